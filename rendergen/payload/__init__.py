@@ -1,0 +1,44 @@
+"""The payload that a render pod makes and a generate pod takes: looked at and edited as raw JSON, never decoded."""
+
+from rendergen.payload.capture import MemberCapture
+from rendergen.payload.errors import (
+    DuplicateMember,
+    LimitExceeded,
+    MalformedJson,
+    MemberTooLarge,
+    NotAnObject,
+    PayloadError,
+    TruncatedJson,
+)
+from rendergen.payload.limits import DEFAULT_LIMITS, Limits
+from rendergen.payload.members import Piece, index_members, set_members, split_list
+from rendergen.payload.sampling_params import SamplingParamsEdit, merge_sampling_params
+from rendergen.payload.scanner import Event, MemberScanner, ObjectEnded, Span, ValueEnded, ValueStarted
+from rendergen.payload.splice import SamplingParamsSplicer, splice_sampling_params
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "DuplicateMember",
+    "Event",
+    "LimitExceeded",
+    "Limits",
+    "MalformedJson",
+    "MemberCapture",
+    "MemberScanner",
+    "MemberTooLarge",
+    "NotAnObject",
+    "ObjectEnded",
+    "PayloadError",
+    "Piece",
+    "SamplingParamsEdit",
+    "SamplingParamsSplicer",
+    "Span",
+    "TruncatedJson",
+    "ValueEnded",
+    "ValueStarted",
+    "index_members",
+    "merge_sampling_params",
+    "set_members",
+    "splice_sampling_params",
+    "split_list",
+]

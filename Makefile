@@ -34,6 +34,7 @@ check: $(STAMP) ## Format, lint, types, generated docs and unit tests: what to r
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) scripts/settings_doc.py --check
 	$(PY) -m pytest -m "not e2e" -q
 
 format: $(STAMP) ## Rewrite the code in the one format, with the safe lint fixes

@@ -1,0 +1,87 @@
+"""One request carried to a pod and its answer carried back, both while they arrive."""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+
+from rendergen.service import request_id
+from rendergen.service.bodies import RequestBody
+from rendergen.service.errors import ServiceError
+from rendergen.service.events import WholeEvents
+from rendergen.service.pods import Body, PodAnswer, PodClient
+from rendergen.service.settings import ServiceSettings
+
+log = logging.getLogger(__name__)
+
+EVENT_STREAM = "text/event-stream"
+
+# What a caller may say to a pod through us. The request id goes on only where the caller gave one: to vLLM the header
+# takes the place of the payload's own request_id.
+_PASSED_ON = ("Content-Type", "Accept", "Authorization", "traceparent", "tracestate")
+
+
+def passed_on(request: web.Request) -> dict[str, str]:
+    """The caller's headers that go on to a pod."""
+    headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    if (given := request_id.given_in(request.headers)) is not None:
+        headers[request_id.HEADER] = given
+    return headers
+
+
+async def forward(
+    request: web.Request, pod: PodClient, path: str, settings: ServiceSettings, timeout_s: float
+) -> web.StreamResponse:
+    """Carry ``request`` to ``path`` on ``pod``, byte for byte and without holding it, and answer with the pod's answer.
+
+    Args:
+        request: the caller's request.
+        pod: who serves it.
+        path: the path there.
+        settings: limits of the body.
+        timeout_s: budget for the whole, in seconds.
+
+    Raises:
+        ServiceError: nothing was answered yet; what went wrong.
+    """
+    headers = passed_on(request)
+    chunks: Body = b""
+    if request.body_exists:
+        body = RequestBody(request, settings)
+        chunks = body.chunks()
+        if body.declared_bytes is not None:
+            headers["Content-Length"] = str(body.declared_bytes)
+    response: web.StreamResponse | None = None
+    events = WholeEvents()
+    try:
+        async with pod.request(request.method, path, headers=headers, body=chunks, timeout_s=timeout_s) as answer:
+            response = _response_to(answer)
+            await response.prepare(request)
+            is_stream = response.content_type == EVENT_STREAM
+            async for chunk in answer.chunks():
+                await response.write(events.feed(chunk) if is_stream else chunk)
+            await response.write_eof(events.finish())
+    except ServiceError as error:
+        if response is None:
+            raise
+        await _end_broken(request, response, events.followed_by(error.event()), error)
+    return response
+
+
+def _response_to(answer: PodAnswer) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+    response.content_length = answer.content_length
+    return response
+
+
+async def _end_broken(
+    request: web.Request, response: web.StreamResponse, last_event: bytes, error: ServiceError
+) -> None:
+    """End an answer whose first byte is out: with an error event in a stream, else cut off, lest it pass for whole."""
+    log.warning("answer broke off after its first byte", extra={"error": error.message})
+    if response.content_type == EVENT_STREAM:
+        await response.write(last_event)
+        await response.write_eof()
+    elif request.transport is not None:
+        request.transport.abort()

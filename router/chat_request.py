@@ -1,0 +1,82 @@
+"""A chat request as the router needs it: its bytes, and the few members that decide where they go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rendergen.payload import MemberCapture, MemberScanner, PayloadError, ValueEnded, index_members
+from rendergen.service.bodies import RequestBody
+from rendergen.service.errors import BadRequest, NotSupported
+
+# More than enough for those members; sampling_params may hold a grammar.
+MAX_CAPTURED_BYTES = 4 * 1024 * 1024
+
+_NO_STOP = re.compile(rb'null|\[[ \t\r\n]*\]|""')
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request to ``POST /v1/chat/completions``.
+
+    Attributes:
+        body: the caller's bytes, in the pieces in which they came. They are never joined: a body with images is
+            megabytes, and joining them would hold up everyone else's tokens.
+        headers: what of the caller's headers goes on to pods.
+        model: the ``model`` member, raw JSON.
+        sampling_overrides: members of the ``sampling_params`` member, raw JSON by name: merged into the rendered ones.
+    """
+
+    body: tuple[bytes, ...]
+    headers: Mapping[str, str]
+    model: bytes
+    sampling_overrides: Mapping[str, bytes]
+
+
+async def read_chat_request(body: RequestBody, headers: Mapping[str, str]) -> ChatRequest:
+    """Read a chat request, indexing its top level while it arrives.
+
+    Raises:
+        BadRequest: it is no JSON object, a member is given twice, or ``model`` or ``messages`` is missing.
+        NotSupported: it asks for a stream, or for stop strings.
+        ServiceError: the body could not be read (see :meth:`RequestBody.chunks`).
+    """
+    scanner = MemberScanner()
+    capture = MemberCapture(("model", "stream", "stop", "sampling_params"), MAX_CAPTURED_BYTES)
+    names: set[str] = set()
+    pieces: list[bytes] = []
+    try:
+        async for chunk in body.chunks():
+            offset = scanner.position
+            events = scanner.feed(chunk)
+            capture.feed(chunk, offset, events)
+            names.update(event.name for event in events if isinstance(event, ValueEnded))
+            pieces.append(chunk)
+        scanner.finish()
+        found = capture.captured
+        overrides = _members(found.get("sampling_params"))
+    except PayloadError as error:
+        raise BadRequest(f"The request body is not a JSON object that can be used: {error}.") from error
+    for name in ("model", "messages"):
+        if name not in names:
+            raise BadRequest(f"The request has no `{name}`.", param=name)
+    if not found["model"].startswith(b'"'):
+        raise BadRequest("`model` must be the name of a model: a string.", param="model")
+    _refuse_what_is_not_built(found.get("stream"), (found.get("stop"), overrides.get("stop")))
+    return ChatRequest(tuple(pieces), headers, found["model"], overrides)
+
+
+def _refuse_what_is_not_built(stream: bytes | None, stops: Iterable[bytes | None]) -> None:
+    if stream not in (None, b"null", b"false"):
+        raise NotSupported("Streamed answers are not built yet: send the request without `stream`.", param="stream")
+    # vLLM's derender leaves the stop string, and what came with its last token, in the text: a wrong answer.
+    if any(stop is not None and not _NO_STOP.fullmatch(stop) for stop in stops):
+        raise NotSupported("Stop strings are not built yet: use `stop_token_ids`, or cut the text.", param="stop")
+
+
+def _members(value: bytes | None) -> dict[str, bytes]:
+    """The members of a raw JSON object, raw, by name."""
+    if value is None or value == b"null":
+        return {}
+    return {name: value[span.start : span.end] for name, span in index_members(value).items()}

@@ -1,0 +1,143 @@
+"""A chat request's way: render → choose → forward → derender → answer.
+
+The payload is sent on to the generate pod while it still arrives from the render pod, and is never held: this process
+has a window of it (the reads in flight), its sampling params, and its token ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from rendergen.payload import (
+    PayloadError,
+    Piece,
+    SamplingParamsEdit,
+    SamplingParamsSplicer,
+    index_members,
+    set_members,
+)
+from rendergen.service import request_id
+from rendergen.service.errors import PodFailed
+from rendergen.service.pods import PodAnswer
+from router.chat_request import ChatRequest
+from router.metrics import RouterMetrics
+from router.pool import Pool
+from router.settings import RouterSettings
+
+RENDER = "/v1/chat/completions/render"
+GENERATE = "/inference/v1/generate"
+DERENDER = "/v1/chat/completions/derender"
+
+# What `max_tokens` means where the rendered sampling params lack it: render leaves out what equals vLLM's default, and
+# generate would take the absence for all that is left of the context.
+VLLM_DEFAULT_MAX_TOKENS = 16
+
+# Derender reads the end of the prompt to continue its text, a few tokens far.
+PROMPT_TAIL_TOKENS = 32
+
+
+class ChatPipeline:
+    """Answers chat requests.
+
+    Args:
+        render: pods that render.
+        generate: pods that generate.
+        derender: pods that derender.
+        settings: the budget of each stage.
+        metrics: where the time of each stage is recorded.
+    """
+
+    def __init__(
+        self, render: Pool, generate: Pool, derender: Pool, settings: RouterSettings, metrics: RouterMetrics
+    ) -> None:
+        self._render = render
+        self._generate = generate
+        self._derender = derender
+        self._settings = settings
+        self._metrics = metrics
+
+    async def answer(self, chat: ChatRequest) -> list[Piece]:
+        """The chat completion for ``chat``, as pieces of JSON.
+
+        Raises:
+            ServiceError: what went wrong, for the caller.
+        """
+        stages = self._metrics.stages()
+        settings = self._settings
+        payload = _Payload(chat.sampling_overrides)
+        async with self._render.choose().request(
+            "POST", RENDER, headers=_headers(chat), body=chat.body, timeout_s=settings.render_timeout_s
+        ) as rendered:
+            stages.end("render")
+            async with self._generate.choose().request(
+                "POST",
+                GENERATE,
+                headers=_headers(chat),
+                body=payload.pieces(rendered),
+                timeout_s=settings.generate_timeout_s,
+            ) as generating:
+                generated = await generating.read(settings.max_body_bytes)
+        stages.end("generate")
+        context = _derender_context(chat, payload.token_ids, generated)
+        async with self._derender.choose().request(
+            "POST", DERENDER, headers=_headers(chat), body=context, timeout_s=settings.derender_timeout_s
+        ) as derendering:
+            answer = await derendering.read(settings.max_body_bytes)
+        stages.end("derender")
+        return _named(answer)
+
+
+class _Payload:
+    """The payload on its way from the render pod to the generate pod."""
+
+    def __init__(self, overrides: Mapping[str, bytes]) -> None:
+        edit = SamplingParamsEdit(overrides, default_max_tokens=VLLM_DEFAULT_MAX_TOKENS)
+        self._splicer = SamplingParamsSplicer(edit, capture=("token_ids",))
+
+    async def pieces(self, rendered: PodAnswer) -> AsyncIterator[Piece]:
+        """What arrives, with the sampling params set and every other byte as it was."""
+        try:
+            async for chunk in rendered.chunks():
+                for piece in self._splicer.feed(chunk):
+                    yield piece
+            for piece in self._splicer.finish():
+                yield piece
+        except PayloadError as error:
+            raise PodFailed(f"The render pod's answer is no payload: {error}.") from error
+
+    @property
+    def token_ids(self) -> bytes:
+        """The prompt, a raw JSON list, once the payload has passed."""
+        token_ids = self._splicer.captured.get("token_ids", b"")
+        if not token_ids.startswith(b"["):
+            raise PodFailed("The render pod's answer is no payload: it has no list of `token_ids`.")
+        return token_ids
+
+
+def _headers(chat: ChatRequest) -> dict[str, str]:
+    # On vLLM each step has an id of its own: aborting an id there aborts every request that shares it.
+    return {**chat.headers, request_id.HEADER: request_id.derived()}
+
+
+def _derender_context(chat: ChatRequest, token_ids: bytes, generated: bytes) -> tuple[bytes, ...]:
+    """The body of the derender request, put together from raw JSON: nothing in it is decoded here."""
+    try:
+        index_members(generated)
+    except PayloadError as error:
+        raise PodFailed(f"The generate pod's answer cannot be read: {error}.") from error
+    listed = token_ids.strip(b"[] \t\r\n")
+    tokens = listed.split(b",") if listed else []
+    head = b'{"stream":false,"model":%b,"prompt_tokens":%d,"prompt_token_ids":[%b],"generate_response":' % (
+        chat.model,
+        len(tokens),
+        b",".join(tokens[-PROMPT_TAIL_TOKENS:]),
+    )
+    return (head, generated, b',"chat_request":', *chat.body, b"}")
+
+
+def _named(answer: bytes) -> list[Piece]:
+    """The derendered completion under our id: vLLM's is that of its generate request."""
+    try:
+        return set_members(answer, {"id": b'"chatcmpl-%b"' % request_id.current.get().encode()})
+    except PayloadError as error:
+        raise PodFailed(f"The render pod's answer cannot be read: {error}.") from error

@@ -62,6 +62,7 @@ class ChatPipeline:
         Raises:
             ServiceError: what went wrong, for the caller.
         """
+        self._generate.ready()  # nothing is rendered that nothing can generate from
         stages = self._metrics.stages()
         settings = self._settings
         payload = _Payload(chat.sampling_overrides)

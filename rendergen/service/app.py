@@ -59,6 +59,8 @@ class Lifecycle:
 
 
 LIFECYCLE: web.AppKey[Lifecycle] = web.AppKey("lifecycle", Lifecycle)
+# What log and metrics call an answer that broke off after its head had said 200.
+BROKEN_STATUS: web.RequestKey[int] = web.RequestKey("broken_status", int)
 METRICS: web.AppKey[ServiceMetrics] = web.AppKey("metrics", ServiceMetrics)
 
 
@@ -104,7 +106,7 @@ async def _observe(request: web.Request, handler: Handler) -> web.StreamResponse
     with metrics.in_flight.track_inprogress():
         try:
             response = await _answer(request, handler)
-            status = response.status
+            status = request.get(BROKEN_STATUS, response.status)
             return response
         finally:
             seconds = time.perf_counter() - start

@@ -7,6 +7,7 @@ import logging
 from aiohttp import web
 
 from rendergen.service import request_id
+from rendergen.service.app import BROKEN_STATUS
 from rendergen.service.bodies import RequestBody
 from rendergen.service.errors import ServiceError
 from rendergen.service.events import WholeEvents
@@ -80,6 +81,7 @@ async def _end_broken(
 ) -> None:
     """End an answer whose first byte is out: with an error event in a stream, else cut off, lest it pass for whole."""
     log.warning("answer broke off after its first byte", extra={"error": error.message})
+    request[BROKEN_STATUS] = error.status
     if response.content_type == EVENT_STREAM:
         await response.write(last_event)
         await response.write_eof()

@@ -1,0 +1,49 @@
+import aiohttp
+import pytest
+
+from render_service.app import make_app
+from render_service.settings import RenderServiceSettings
+from tests.support.scripted_pod import Does, json_answer, scripted_pod, streamed
+from tests.support.service import QUICK, app_served
+
+PATHS = (
+    ("POST", "/v1/chat/completions/render"),
+    ("POST", "/v1/completions/render"),
+    ("POST", "/v1/chat/completions/derender"),
+    ("POST", "/v1/completions/derender"),
+    ("GET", "/v1/models"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+async def test_vllm_s_paths_are_carried_as_they_are(method: str, path: str, caller: aiohttp.ClientSession) -> None:
+    """The request to the same path, the answer back, and both unchanged."""
+    async with scripted_pod({path: json_answer(b'{"answer": 1}')}) as pod:
+        settings = RenderServiceSettings(vllm_url=pod.url, **QUICK)
+        async with app_served(await make_app(settings), settings) as url:
+            body = b'{"a" : 1}' if method == "POST" else b""
+            async with caller.request(method, url + path, data=body or None) as answer:
+                assert await answer.read() == b'{"answer": 1}'
+        assert [(seen.method, seen.path, seen.body) for seen in pod.seen] == [(method, path, body)]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/inference/v1/generate", "/tokenize"])
+async def test_nothing_else_is(path: str, caller: aiohttp.ClientSession) -> None:
+    """The door of a render server does not generate, and does not show what vLLM leaves open."""
+    async with scripted_pod({path: json_answer(b"{}")}) as pod:
+        settings = RenderServiceSettings(vllm_url=pod.url, **QUICK)
+        async with app_served(await make_app(settings), settings) as url, caller.post(url + path, data=b"{}") as answer:
+            assert answer.status == 404
+        assert pod.begun == []
+
+
+@pytest.mark.parametrize(("path", "budget"), [(PATHS[0][1], "render_timeout_s"), (PATHS[2][1], "derender_timeout_s")])
+async def test_render_and_derender_have_their_own_budgets(
+    path: str, budget: str, caller: aiohttp.ClientSession
+) -> None:
+    """504 that names the render server."""
+    async with scripted_pod({path: streamed(Does.HANG)}) as pod:
+        settings = RenderServiceSettings(vllm_url=pod.url, **QUICK | {budget: 0.5})
+        async with app_served(await make_app(settings), settings) as url, caller.post(url + path, data=b"{}") as answer:
+            assert answer.status == 504
+            assert "render server" in (await answer.json())["error"]["message"]

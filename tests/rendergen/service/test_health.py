@@ -1,0 +1,114 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from rendergen.service.health import PodWatch
+from rendergen.service.metrics import ServiceMetrics
+from rendergen.service.pods import Pod, PodClient, open_session
+from tests.support.polling import eventually
+from tests.support.raw_pod import Connection, Script, closed_port, full_port, raw_pod
+from tests.support.scripted_pod import scripted_pod
+from tests.support.service import QUICK, PlainSettings
+
+
+@asynccontextmanager
+async def watched(*urls: str, **settings: float) -> AsyncIterator[tuple[PodWatch, list[PodClient]]]:
+    """A running watch of the pods at ``urls``."""
+    chosen = PlainSettings(**QUICK | settings)
+    async with open_session(chosen) as session:
+        pods = [PodClient(session, Pod("render pod", url)) for url in urls]
+        watch = PodWatch(pods, chosen, ServiceMetrics())
+        assert not any(watch.is_ready(pod) for pod in pods)
+        async with watch.running():
+            yield watch, pods
+
+
+async def test_a_pod_is_ready_when_it_says_so() -> None:
+    """Not before it was asked, and only as long as it says so; it recovers."""
+    async with scripted_pod() as pod, watched(pod.url) as (watch, [client]):
+        for healthy in (True, False, True):
+            pod.healthy = healthy
+            await eventually(lambda: watch.is_ready(client) is pod.healthy)
+            assert watch.any_ready() is healthy
+            assert watch.any_ready([client]) is healthy
+            assert not watch.any_ready([])
+
+
+async def test_a_pod_that_falls_silent_is_not_ready() -> None:
+    """It accepts the question and never answers: not ready after the probe's timeout, ready again when it answers."""
+    async with scripted_pod() as pod, watched(pod.url, probe_timeout_s=0.1) as (watch, [client]):
+        await eventually(lambda: watch.is_ready(client))
+        pod.healthy = None
+        await eventually(lambda: not watch.is_ready(client))
+        pod.healthy = True
+        await eventually(lambda: watch.is_ready(client))
+
+
+async def test_one_silent_pod_does_not_hold_up_the_others() -> None:
+    """Each pod has its own watch: with a probe that takes for ever, the others are asked as often as ever."""
+    async with scripted_pod(healthy=None) as silent, scripted_pod() as good, full_port() as full:
+        urls = (silent.url, full, good.url)
+        async with watched(*urls, probe_timeout_s=600, connect_timeout_s=600) as (watch, [_, _, client]):
+            await eventually(lambda: watch.is_ready(client))
+            probes = good.probes
+            await eventually(lambda: good.probes > probes + 5)
+            good.healthy = False
+            await eventually(lambda: not watch.is_ready(client))
+            assert silent.probes == 1
+
+
+async def deep_error(connection: Connection) -> None:
+    body = b"[" * 60_000
+    await connection.head()
+    await connection.send(b"HTTP/1.1 500 X\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+async def garbage(connection: Connection) -> None:
+    await connection.head()
+    await connection.send(b"\x00\xff" * 100)
+
+
+async def resets(connection: Connection) -> None:
+    connection.reset()
+
+
+@pytest.mark.parametrize("script", [deep_error, garbage, resets])
+async def test_whatever_a_pod_answers_the_watch_goes_on(script: Script) -> None:
+    """It asks again and again, and sees the others."""
+    async with (
+        raw_pod(script) as bad,
+        scripted_pod() as good,
+        watched(bad.url, good.url) as (watch, [bad_client, good_client]),
+    ):
+        await eventually(lambda: watch.is_ready(good_client) and len(bad.connections) >= 3)
+        assert not watch.is_ready(bad_client)
+
+
+async def test_a_pod_that_cannot_be_reached_is_not_ready() -> None:
+    """The port is closed; nothing ends for that."""
+    async with closed_port() as url, scripted_pod() as good, watched(url, good.url) as (watch, [gone, client]):
+        await eventually(lambda: watch.is_ready(client) and good.probes > 3)
+        assert not watch.is_ready(gone)
+
+
+async def test_the_watch_ends_with_its_context() -> None:
+    """At once, in the middle of a probe too; no task is left."""
+    async with AsyncExitStack() as stack:
+        silent = await stack.enter_async_context(scripted_pod(healthy=None))
+        async with watched(silent.url, probe_timeout_s=600):
+            await eventually(lambda: silent.probes)
+    await eventually(lambda: len(asyncio.all_tasks()) == 1)
+
+
+async def test_readiness_is_shown_in_the_metrics() -> None:
+    """One gauge a pod."""
+    settings, metrics = PlainSettings(**QUICK), ServiceMetrics()
+    async with scripted_pod() as pod, open_session(settings) as session:
+        client = PodClient(session, Pod("render pod", pod.url))
+        async with PodWatch([client], settings, metrics).running():
+            for healthy in (True, False):
+                pod.healthy = healthy
+                shown = f'rendergen_pod_ready{{pod="{pod.url}"}} {float(healthy)}'.encode()
+                await eventually(lambda sample=shown: sample in metrics.exposition())

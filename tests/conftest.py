@@ -1,0 +1,19 @@
+"""What holds for every test: the developer's own settings stay out, and the quick tests come first."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_configure() -> None:
+    """Forget the services' settings of this shell: a test gets the defaults, and the settings that it names."""
+    for name in [name for name in os.environ if name.startswith("RENDERGEN_")]:
+        del os.environ[name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what needs vLLM last, so that a plain mistake shows before a minute is spent on starting it."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)

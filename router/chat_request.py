@@ -13,6 +13,10 @@ from rendergen.service.errors import BadRequest, NotSupported
 # More than enough for those members; sampling_params may hold a grammar.
 MAX_CAPTURED_BYTES = 4 * 1024 * 1024
 
+SAMPLING = "sampling_params"
+_KEEP_STOP = "include_stop_str_in_output"
+_DECIDING = ("model", "stream", "stop", "tool_choice", _KEEP_STOP, SAMPLING)
+
 _NO_STOP = re.compile(rb'null|\[[ \t\r\n]*\]|""')
 
 
@@ -25,12 +29,16 @@ class ChatRequest:
             megabytes, and joining them would hold up everyone else's tokens.
         headers: what of the caller's headers goes on to pods.
         model: the ``model`` member, raw JSON.
+        keeps_stop_tokens: the token that ends the generation is to be part of the text.
+        tool_choice: the ``tool_choice`` member, raw JSON; empty where there is none.
         sampling_overrides: members of the ``sampling_params`` member, raw JSON by name: merged into the rendered ones.
     """
 
     body: tuple[bytes, ...]
     headers: Mapping[str, str]
     model: bytes
+    tool_choice: bytes
+    keeps_stop_tokens: bool
     sampling_overrides: Mapping[str, bytes]
 
 
@@ -43,7 +51,7 @@ async def read_chat_request(body: RequestBody, headers: Mapping[str, str]) -> Ch
         ServiceError: the body could not be read (see :meth:`RequestBody.chunks`).
     """
     scanner = MemberScanner()
-    capture = MemberCapture(("model", "stream", "stop", "sampling_params"), MAX_CAPTURED_BYTES)
+    capture = MemberCapture(_DECIDING, MAX_CAPTURED_BYTES)
     names: set[str] = set()
     pieces: list[bytes] = []
     try:
@@ -54,17 +62,24 @@ async def read_chat_request(body: RequestBody, headers: Mapping[str, str]) -> Ch
             names.update(event.name for event in events if isinstance(event, ValueEnded))
             pieces.append(chunk)
         scanner.finish()
-        found = capture.captured
-        overrides = _members(found.get("sampling_params"))
     except PayloadError as error:
         raise BadRequest(f"The request body is not a JSON object that can be used: {error}.") from error
+    found = capture.captured
     for name in ("model", "messages"):
         if name not in names:
             raise BadRequest(f"The request has no `{name}`.", param=name)
     if not found["model"].startswith(b'"'):
         raise BadRequest("`model` must be the name of a model: a string.", param="model")
+    overrides = _overrides(found.get(SAMPLING, b"null"))
     _refuse_what_is_not_built(found.get("stream"), (found.get("stop"), overrides.get("stop")))
-    return ChatRequest(tuple(pieces), headers, found["model"], overrides)
+    return ChatRequest(
+        body=tuple(pieces),
+        headers=headers,
+        model=found["model"],
+        tool_choice=found.get("tool_choice", b""),
+        keeps_stop_tokens=overrides.get(_KEEP_STOP, found.get(_KEEP_STOP)) == b"true",
+        sampling_overrides=overrides,
+    )
 
 
 def _refuse_what_is_not_built(stream: bytes | None, stops: Iterable[bytes | None]) -> None:
@@ -75,8 +90,11 @@ def _refuse_what_is_not_built(stream: bytes | None, stops: Iterable[bytes | None
         raise NotSupported("Stop strings are not built yet: use `stop_token_ids`, or cut the text.", param="stop")
 
 
-def _members(value: bytes | None) -> dict[str, bytes]:
-    """The members of a raw JSON object, raw, by name."""
-    if value is None or value == b"null":
+def _overrides(value: bytes) -> dict[str, bytes]:
+    """The members of the raw JSON object ``value``, raw, by name; none for ``null``."""
+    if value == b"null":
         return {}
-    return {name: value[span.start : span.end] for name, span in index_members(value).items()}
+    try:
+        return {name: value[span.start : span.end] for name, span in index_members(value).items()}
+    except PayloadError as error:
+        raise BadRequest(f"`sampling_params` is not an object that can be used: {error}.", param=SAMPLING) from error

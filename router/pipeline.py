@@ -6,20 +6,20 @@ has a window of it (the reads in flight), its sampling params, and its token ids
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 
 from rendergen.payload import (
     PayloadError,
     Piece,
     SamplingParamsEdit,
     SamplingParamsSplicer,
-    index_members,
-    set_members,
 )
 from rendergen.service import request_id
-from rendergen.service.errors import PodFailed
+from rendergen.service.errors import BadRequest, PodFailed, PodRefusal
 from rendergen.service.pods import PodAnswer
 from router.chat_request import ChatRequest
+from router.derender import Generated, completion, derender_request
 from router.metrics import RouterMetrics
 from router.pool import Pool
 from router.settings import RouterSettings
@@ -31,9 +31,6 @@ DERENDER = "/v1/chat/completions/derender"
 # What `max_tokens` means where the rendered sampling params lack it: render leaves out what equals vLLM's default, and
 # generate would take the absence for all that is left of the context.
 VLLM_DEFAULT_MAX_TOKENS = 16
-
-# Derender reads the end of the prompt to continue its text, a few tokens far.
-PROMPT_TAIL_TOKENS = 32
 
 
 class ChatPipeline:
@@ -77,15 +74,28 @@ class ChatPipeline:
                 body=payload.pieces(rendered),
                 timeout_s=settings.generate_timeout_s,
             ) as generating:
-                generated = await generating.read(settings.max_body_bytes)
+                tokens = await generating.read(settings.max_body_bytes)
         stages.end("generate")
-        context = _derender_context(chat, payload.token_ids, generated)
-        async with self._derender.choose().request(
-            "POST", DERENDER, headers=_headers(chat), body=context, timeout_s=settings.derender_timeout_s
-        ) as derendering:
-            answer = await derendering.read(settings.max_body_bytes)
+        with _readable("generate pod"):
+            generated = Generated.read(tokens)
+            context = derender_request(chat, payload.token_ids, generated)
+        answer = await self._derendered(chat, context)
         stages.end("derender")
-        return _named(answer)
+        with _readable("render pod"):
+            return completion(chat, answer, generated, f"chatcmpl-{request_id.current.get()}")
+
+    async def _derendered(self, chat: ChatRequest, context: tuple[bytes, ...]) -> bytes:
+        timeout_s = self._settings.derender_timeout_s
+        try:
+            async with self._derender.choose().request(
+                "POST", DERENDER, headers=_headers(chat), body=context, timeout_s=timeout_s
+            ) as derendering:
+                return await derendering.read(self._settings.max_body_bytes)
+        except (PodRefusal, BadRequest) as error:
+            if error.status != BadRequest.status:
+                raise
+            # The caller's request has been rendered, so what cannot be derendered is generate's answer.
+            raise PodFailed("The generate pod's answer is none that can be derendered.") from error
 
 
 class _Payload:
@@ -120,25 +130,9 @@ def _headers(chat: ChatRequest) -> dict[str, str]:
     return {**chat.headers, request_id.HEADER: request_id.derived()}
 
 
-def _derender_context(chat: ChatRequest, token_ids: bytes, generated: bytes) -> tuple[bytes, ...]:
-    """The body of the derender request, put together from raw JSON: nothing in it is decoded here."""
+@contextmanager
+def _readable(role: str) -> Iterator[None]:
     try:
-        index_members(generated)
+        yield
     except PayloadError as error:
-        raise PodFailed(f"The generate pod's answer cannot be read: {error}.") from error
-    listed = token_ids.strip(b"[] \t\r\n")
-    tokens = listed.split(b",") if listed else []
-    head = b'{"stream":false,"model":%b,"prompt_tokens":%d,"prompt_token_ids":[%b],"generate_response":' % (
-        chat.model,
-        len(tokens),
-        b",".join(tokens[-PROMPT_TAIL_TOKENS:]),
-    )
-    return (head, generated, b',"chat_request":', *chat.body, b"}")
-
-
-def _named(answer: bytes) -> list[Piece]:
-    """The derendered completion under our id: vLLM's is that of its generate request."""
-    try:
-        return set_members(answer, {"id": b'"chatcmpl-%b"' % request_id.current.get().encode()})
-    except PayloadError as error:
-        raise PodFailed(f"The render pod's answer cannot be read: {error}.") from error
+        raise PodFailed(f"The {role}'s answer cannot be read: {error}.") from error

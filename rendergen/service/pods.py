@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.connector import Connection
 
 from rendergen.service.bodies import next_chunk
 from rendergen.service.errors import DeadlineExceeded, PodFailed, ServiceError, Unavailable
@@ -57,7 +58,33 @@ def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
         auto_decompress=False,
         read_bufsize=READ_WINDOW_BYTES,
         skip_auto_headers=("User-Agent", "Accept-Encoding"),
+        response_class=_Response,
     )
+
+
+class _Response(aiohttp.ClientResponse):
+    """Gives no connection back to the pool on which a pod has answered 5xx.
+
+    uvicorn closes it after a 500, though its answer does not say so. A short answer is at its end, and its connection
+    given back, before anyone could see the status; so the end is held back until then.
+    """
+
+    _started = False
+    _ended = False
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        self._started = True
+        if self.status >= 500 and connection.protocol is not None:
+            connection.protocol.force_close()
+        if self._ended:
+            self._response_eof()
+        return self
+
+    def _response_eof(self) -> None:
+        self._ended = True
+        if self._started:
+            super()._response_eof()
 
 
 class PodAnswer:

@@ -157,9 +157,9 @@ async def test_the_completion_is_derender_s_under_our_id(
 ) -> None:
     """Every byte but the id's; absent, it is added."""
     assert await answer_to(REQUEST, render, generate, caller) == COMPLETION.replace(b"chatcmpl-vllm", b"chatcmpl-mine")
-    render.answers[DERENDER] = json_answer(b'{"object":"chat.completion"}')
+    render.answers[DERENDER] = json_answer(b'{"choices":[{}]}')
     answer = await answer_to(REQUEST, render, generate, caller)
-    assert json.loads(answer) == {"object": "chat.completion", "id": "chatcmpl-mine"}
+    assert json.loads(answer) == {"choices": [{}], "id": "chatcmpl-mine"}
 
 
 TOKENS = {

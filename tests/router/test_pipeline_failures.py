@@ -192,6 +192,16 @@ async def test_nonsense_is_the_failure_of_who_said_it(
         assert render.bodies(DERENDER) == []
 
 
+async def test_what_cannot_be_derendered_is_the_failure_of_the_generate_pod(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """The caller's request has been rendered, so a derender's 400 is not about it: 502, with none of its words."""
+    render.answers[DERENDER] = json_answer(b'{"error":{"message":"body.generate_response","type":"x"}}', 400)
+    status, message = await told(render, generate, caller)
+    assert status == 502
+    assert message == "The generate pod's answer is none that can be derendered."
+
+
 STALLS = {
     "render": (RENDER, "render_timeout_s", "render pod", streamed(Does.HANG)),
     "render, within the payload": (RENDER, "render_timeout_s", "render pod", streamed(PAYLOAD[:HALF], Does.HANG)),

@@ -26,7 +26,7 @@ PARAMS = b'{"temperature":0.70, "stop_token_ids":[ 5],"seed":null}'
 AFTER = b' ,"model":"m" , "unknown": [ {"sampling_params":{"x":1}} ]\t}\n'
 PAYLOAD = BEFORE + PARAMS + AFTER
 
-GENERATED = b'{"request_id":"generate-tokens-r", "choices":[{"token_ids":[7 , 8],"finish_reason":"stop"}]}'
+GENERATED = b'{"request_id":"generate-tokens-r", "choices":[{"token_ids":[7 , 8],"finish_reason":"length"}]}'
 COMPLETION = b'{"id":"chatcmpl-vllm", "object":"chat.completion","choices":[ {"message":{"content":"\\ud55c"}}]}'
 REQUEST = b'{"model":"m", "messages":[{"role":"user","content":"hi"}]}'
 

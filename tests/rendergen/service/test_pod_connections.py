@@ -58,6 +58,26 @@ async def test_a_kept_connection_that_ends_as_it_is_used_is_made_anew(
         assert len(pod.connections) == 2
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_connection_on_which_the_pod_failed_is_not_used_again(together: bool) -> None:
+    """uvicorn closes it after a 500 without saying so; the next request, which cannot be sent again, is not lost."""
+
+    async def fails_once(connection: Connection) -> None:
+        await connection.request()
+        head, body = b"HTTP/1.1 500 Error\r\nContent-Length: 2\r\n\r\n", b"{}"
+        for part in (head + body,) if together else (head, body):
+            await connection.send(part)
+            await asyncio.sleep(0)
+        await connection.head()
+        connection.reset()
+
+    async with raw_pod(fails_once, serves) as pod, client_of(pod.url) as client:
+        with pytest.raises(PodFailed):
+            await asked(client)
+        assert await asked(client, pieces(b"{", b"}")) == b"{}"
+        assert len(pod.connections) == 2
+
+
 async def test_a_request_is_sent_again_once() -> None:
     """A pod that dies of a request must not be given it for ever."""
 

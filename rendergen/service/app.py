@@ -142,7 +142,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPRequestEntityTooLarge:
         return error_response(TooLarge("The request is too large."))
     except ConnectionResetError:  # of the caller's connection: those to pods are ServiceErrors by now
-        raise
+        return error_response(CallerLeft("The caller closed the connection."))
     except Exception:
         log.exception("unexpected failure")
         return error_response(InternalError("Internal error. The log has its cause under this answer's X-Request-Id."))

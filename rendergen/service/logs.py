@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from aiohttp.http_exceptions import HttpProcessingError
 from pythonjsonlogger.json import JsonFormatter
 
 from rendergen.service import request_id
@@ -23,6 +24,17 @@ class _Context(logging.Filter):
         return True
 
 
+class _MalformedRequest(logging.Filter):
+    """aiohttp logs what is no HTTP as an error with a traceback; it is somebody's mistake, and one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.levelno, record.levelname = logging.INFO, "INFO"
+            record.msg, record.args, record.exc_info = "request is no HTTP: %s", (error.message,), None
+        return True
+
+
 def configure(service: str, level: str) -> None:
     """Send this process's logs to standard error as JSON.
 
@@ -38,6 +50,7 @@ def configure(service: str, level: str) -> None:
             rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
         )
     )
+    logging.getLogger("aiohttp.server").addFilter(_MalformedRequest())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -24,7 +24,12 @@ def main(argv: list[str] | None = None) -> int:
 def settings_from(arguments: list[str]) -> LaunchSettings:
     """What the command line asks for. A mistake in it is told on standard error, and SystemExit(2)."""
     ours, for_vllm = _split(arguments)
-    args = _parser().parse_args(ours)
+    parser = _parser()
+    args = parser.parse_args(ours)
+    try:
+        vllm_args = shlex.split(args.vllm_args)
+    except ValueError as error:
+        parser.error(f"--vllm-args: {error}")
     return LaunchSettings(
         model=args.model,
         served_model_name=args.served_model_name,
@@ -37,7 +42,7 @@ def settings_from(arguments: list[str]) -> LaunchSettings:
         max_model_len=args.max_model_len,
         kv_cache_gib=args.kv_cache_gib,
         allowed_media_domains=tuple(args.allow_media_domain),
-        vllm_args=(*shlex.split(args.vllm_args), *for_vllm),
+        vllm_args=(*vllm_args, *for_vllm),
         log_dir=args.log_dir,
         check_memory=args.memory_check,
         start_timeout_s=args.start_timeout,

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from rendergen.service.app import Handler, make_app
 from rendergen.service.bodies import RequestBody
+from rendergen.service.errors import Unavailable
 from rendergen.service.forward import forward, passed_on
 from rendergen.service.health import PodWatch
 from rendergen.service.pods import Pod, PodClient, open_session
@@ -67,10 +68,10 @@ def _raw(path: str, pool: Pool, settings: RouterSettings, timeout_s: float) -> H
 
 
 def _abort(pool: Pool, settings: RouterSettings) -> Handler:
-    """Tells every generate pod: which of them serves an id is not known here, and the others ignore it."""
+    """Tells every generate pod, ready or not: which of them serves an id is not known, and the others ignore it."""
 
     async def abort(request: web.Request) -> web.StreamResponse:
-        body = b"".join([chunk async for chunk in RequestBody(request, settings).chunks()])
+        body = b"".join([chunk async for chunk in RequestBody(request, settings, limit=MAX_ABORT_BYTES).chunks()])
         headers = passed_on(request)
 
         async def tell(pod: PodClient) -> None:
@@ -79,7 +80,12 @@ def _abort(pool: Pool, settings: RouterSettings) -> Handler:
             ) as answer:
                 await answer.read(MAX_ABORT_BYTES)
 
-        await asyncio.gather(*(tell(pod) for pod in pool.ready()))
+        results = await asyncio.gather(*(tell(pod) for pod in pool.pods), return_exceptions=True)
+        told = [result for result in results if not isinstance(result, Unavailable)]
+        # A pod that cannot be reached serves nobody; the others must have taken it.
+        for failure in told or results:
+            if failure is not None:
+                raise failure
         return web.Response()
 
     return abort

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 
 from rendergen.payload import MemberCapture, MemberScanner, PayloadError, ValueEnded, index_members
@@ -16,6 +16,9 @@ MAX_CAPTURED_BYTES = 4 * 1024 * 1024
 SAMPLING = "sampling_params"
 _KEEP_STOP = "include_stop_str_in_output"
 _DECIDING = ("model", "stream", "stop", "tool_choice", _KEEP_STOP, SAMPLING)
+
+# Smaller pieces of a body are put together.
+MIN_PIECE_BYTES = 16 * 1024
 
 _NO_STOP = re.compile(rb'null|\[[ \t\r\n]*\]|""')
 
@@ -55,7 +58,7 @@ async def read_chat_request(body: RequestBody, headers: Mapping[str, str]) -> Ch
     names: set[str] = set()
     pieces: list[bytes] = []
     try:
-        async for chunk in body.chunks():
+        async for chunk in _at_least(MIN_PIECE_BYTES, body.chunks()):
             offset = scanner.position
             events = scanner.feed(chunk)
             capture.feed(chunk, offset, events)
@@ -80,6 +83,21 @@ async def read_chat_request(body: RequestBody, headers: Mapping[str, str]) -> Ch
         keeps_stop_tokens=overrides.get(_KEEP_STOP, found.get(_KEEP_STOP)) == b"true",
         sampling_overrides=overrides,
     )
+
+
+async def _at_least(size: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes with small chunks put together: a body in a million pieces would be held as a million objects."""
+    held = bytearray()
+    async for chunk in chunks:
+        if not held and len(chunk) >= size:
+            yield chunk
+            continue
+        held += chunk
+        if len(held) >= size:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
 
 
 def _refuse_what_is_not_built(stream: bytes | None, stops: Iterable[bytes | None]) -> None:

@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from rendergen.payload import MalformedJson, Piece, index_members, set_members, split_list
+from rendergen.payload import Limits, MalformedJson, Piece, index_members, set_members, split_list
 from router.chat_request import ChatRequest
 
 # Derender reads the end of the prompt to continue its text, a few tokens far.
 PROMPT_TAIL_TOKENS = 32
+
+# vLLM's own bound on `n` is 16,384.
+_CHOICES = Limits(members=1 << 16)
 
 _SPACE = b" \t\r\n"
 
@@ -99,11 +102,13 @@ def derender_request(chat: ChatRequest, token_ids: bytes, generated: Generated) 
         token_ids: the prompt, a raw JSON list.
         generated: generate's answer.
     """
-    prompt = _items(token_ids)
-    head = b'{"stream":false,"model":%b,"prompt_tokens":%d,"prompt_token_ids":%b,"generate_response":' % (
+    # Counted and cut without taking it apart: a prompt may have a hundred thousand tokens.
+    listed = token_ids.strip(_SPACE)[1:-1].strip(_SPACE)
+    tail = listed.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:]
+    head = b'{"stream":false,"model":%b,"prompt_tokens":%d,"prompt_token_ids":[%b],"generate_response":' % (
         chat.model,
-        len(prompt),
-        _list(prompt[-PROMPT_TAIL_TOKENS:]),
+        listed.count(b",") + 1 if listed else 0,
+        b",".join(tail),
     )
     answer = generated.for_derender(keep_stop_tokens=chat.keeps_stop_tokens)
     return (head, answer, b',"chat_request":', *chat.body, b"}")
@@ -170,7 +175,7 @@ def _members(raw: bytes) -> dict[str, bytes]:
 
 def _elements(members: Mapping[str, bytes], name: str) -> list[bytes]:
     raw = members.get(name, b"")
-    return [raw[span.start : span.end] for span in split_list(raw)]
+    return [raw[span.start : span.end] for span in split_list(raw, _CHOICES)]
 
 
 def _items(raw: bytes | None) -> tuple[bytes, ...]:

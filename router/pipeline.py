@@ -6,8 +6,9 @@ has a window of it (the reads in flight), its sampling params, and its token ids
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar
 
 from rendergen.payload import (
     PayloadError,
@@ -31,6 +32,15 @@ DERENDER = "/v1/chat/completions/derender"
 # What `max_tokens` means where the rendered sampling params lack it: render leaves out what equals vLLM's default, and
 # generate would take the absence for all that is left of the context.
 VLLM_DEFAULT_MAX_TOKENS = 16
+
+
+# Above this, reading an answer leaves the event loop: it takes about 10 ms a megabyte.
+LARGE_ANSWER_BYTES = 128 * 1024
+
+# With these a pod speaks of the request that it was sent by us (method, pauses), not of the caller's.
+_OURS = frozenset({405, 408})
+
+T = TypeVar("T")
 
 
 class ChatPipeline:
@@ -59,6 +69,14 @@ class ChatPipeline:
         Raises:
             ServiceError: what went wrong, for the caller.
         """
+        try:
+            return await self._answer(chat)
+        except PodRefusal as error:
+            if error.status not in _OURS:
+                raise
+            raise PodFailed("A pod did not take what it was sent for this request.") from error
+
+    async def _answer(self, chat: ChatRequest) -> list[Piece]:
         self._generate.ready()  # nothing is rendered that nothing can generate from
         stages = self._metrics.stages()
         settings = self._settings
@@ -76,13 +94,16 @@ class ChatPipeline:
             ) as generating:
                 tokens = await generating.read(settings.max_body_bytes)
         stages.end("generate")
-        with _readable("generate pod"):
-            generated = Generated.read(tokens)
-            context = derender_request(chat, payload.token_ids, generated)
+        context, generated = await _off_loop(len(tokens), "generate pod", self._context, chat, payload, tokens)
         answer = await self._derendered(chat, context)
         stages.end("derender")
-        with _readable("render pod"):
-            return completion(chat, answer, generated, f"chatcmpl-{request_id.current.get()}")
+        completion_id = f"chatcmpl-{request_id.current.get()}"
+        return await _off_loop(len(answer), "render pod", completion, chat, answer, generated, completion_id)
+
+    @staticmethod
+    def _context(chat: ChatRequest, payload: _Payload, tokens: bytes) -> tuple[tuple[bytes, ...], Generated]:
+        generated = Generated.read(tokens)
+        return derender_request(chat, payload.token_ids, generated), generated
 
     async def _derendered(self, chat: ChatRequest, context: tuple[bytes, ...]) -> bytes:
         timeout_s = self._settings.derender_timeout_s
@@ -130,9 +151,12 @@ def _headers(chat: ChatRequest) -> dict[str, str]:
     return {**chat.headers, request_id.HEADER: request_id.derived()}
 
 
-@contextmanager
-def _readable(role: str) -> Iterator[None]:
+async def _off_loop(size: int, role: str, work: Callable[..., T], *args: object) -> T:
+    """``work(*args)`` on an answer of ``size`` bytes of a ``role``; in a thread where it takes more than a moment.
+
+    Log probabilities make megabytes, and other callers' requests wait for the event loop.
+    """
     try:
-        yield
+        return work(*args) if size < LARGE_ANSWER_BYTES else await asyncio.to_thread(work, *args)
     except PayloadError as error:
         raise PodFailed(f"The {role}'s answer cannot be read: {error}.") from error

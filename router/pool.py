@@ -22,7 +22,7 @@ class Pool:
 
     def __init__(self, role: str, pods: Sequence[PodClient], watch: PodWatch, pick: Pick) -> None:
         self._role = role
-        self._pods = tuple(pods)
+        self.pods = tuple(pods)
         self._watch = watch
         self._pick = pick
 
@@ -40,11 +40,11 @@ class Pool:
         Raises:
             Unavailable: there is none.
         """
-        ready = [pod for pod in self._pods if self._watch.is_ready(pod)]
+        ready = [pod for pod in self.pods if self._watch.is_ready(pod)]
         if not ready:
             raise Unavailable(f"No {self._role} is ready. Try again shortly.")
         return ready
 
     def any_ready(self) -> bool:
         """Whether :meth:`choose` would find one."""
-        return self._watch.any_ready(self._pods)
+        return self._watch.any_ready(self.pods)

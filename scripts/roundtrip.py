@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import base64
+import http.client
 import io
 import json
 import mimetypes
 import os
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -39,7 +41,10 @@ def image_data_url(file: Path | None) -> str:
             raise RoundTripError(f"cannot read {file}: {error.strerror}") from None
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
     else:
-        from PIL import Image
+        try:
+            from PIL import Image
+        except ImportError:
+            raise RoundTripError("Pillow is not installed: pip install pillow, or give --image FILE") from None
 
         buffer = io.BytesIO()
         Image.new("RGB", (SIDE, SIDE), RED).save(buffer, format="PNG")
@@ -61,7 +66,7 @@ def call(base_url: str, path: str, body: Any = None, timeout_s: float = 120.0) -
         raise RoundTripError(f"nothing answers at {base_url}: {error.reason}") from None
     except TimeoutError:
         raise RoundTripError(f"{path} gave no answer within {timeout_s:.0f} s") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise RoundTripError(f"{path} gave no usable answer: {error}") from None
 
 
@@ -159,7 +164,7 @@ def main() -> int:
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         print(f"roundtrip: the server's answer is not what these endpoints give: {error!r}", file=sys.stderr)
         return 1
-    if args.expect.lower() not in text.lower():
+    if not re.search(rf"(?<!\w){re.escape(args.expect)}(?!\w)", text, re.IGNORECASE):
         print(f"roundtrip: expected {args.expect!r} in the answer, got {text!r}", file=sys.stderr)
         return 1
     return 0

@@ -28,6 +28,7 @@ class ChildProcess:
         self._stop_grace_s = stop_grace_s
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
+        self._group_ended = False
 
     @property
     def pid(self) -> int | None:
@@ -44,7 +45,7 @@ class ChildProcess:
 
     async def start(self) -> None:
         """Start the command. It may be called again once it has ended, and then adds to the same log."""
-        self.stopping = False
+        self.stopping = self._group_ended = False
         read_end, self._lifeline = os.pipe()
         try:
             with self.log.path.open("ab") as log:
@@ -67,6 +68,7 @@ class ChildProcess:
         assert self._process is not None
         code = await self._process.wait()
         self.kill()
+        self._group_ended = True
         self._release()
         return code
 
@@ -90,7 +92,8 @@ class ChildProcess:
 
     def signal_group(self, number: signal.Signals) -> None:
         """Send a signal to the command, its guard and all its children: SIGSTOP makes a pod that hangs."""
-        if self._process is not None:
+        # Once all of it has ended, its id may be another's.
+        if self._process is not None and not self._group_ended:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 

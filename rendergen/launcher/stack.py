@@ -15,7 +15,7 @@ from rendergen.launcher.checks import check_memory, check_model, check_port, che
 from rendergen.launcher.child import ChildProcess
 from rendergen.launcher.commands import Ports, ProcessSpec, Role, plan, ports_needed
 from rendergen.launcher.display import Display, NoDisplay, ProcessState
-from rendergen.launcher.errors import StartTimeoutError
+from rendergen.launcher.errors import LaunchError, StartTimeoutError
 from rendergen.launcher.machine import Machine, available_memory_bytes, free_ports, installed_device, visible_gpus
 from rendergen.launcher.settings import LaunchSettings
 from rendergen.launcher.stages import first_stage, stage_of
@@ -99,7 +99,12 @@ class Stack:
 
     async def start(self, specs: Sequence[ProcessSpec]) -> None:
         """Start all processes at once and return when each is ready. On any failure everything is stopped again."""
-        self.log_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot write logs to {self.log_dir}: {error.strerror}; name another directory"
+            ) from error
         self._children = tuple(ChildProcess(spec, self.log_dir, self.settings.stop_grace_s) for spec in specs)
         try:
             for child in self._children:

@@ -18,6 +18,7 @@ from rendergen.service.errors import (
     RouteNotFound,
     ServiceError,
     TooLarge,
+    Unavailable,
 )
 from rendergen.service.metrics import CONTENT_TYPE, ServiceMetrics
 
@@ -59,7 +60,8 @@ class Lifecycle:
 
 
 LIFECYCLE: web.AppKey[Lifecycle] = web.AppKey("lifecycle", Lifecycle)
-# What log and metrics call an answer that broke off after its head had said 200.
+# An answer whose head is out, and what log and metrics call it if it breaks off after that.
+BEGUN: web.RequestKey[web.StreamResponse] = web.RequestKey("begun", web.StreamResponse)
 BROKEN_STATUS: web.RequestKey[int] = web.RequestKey("broken_status", int)
 METRICS: web.AppKey[ServiceMetrics] = web.AppKey("metrics", ServiceMetrics)
 
@@ -101,13 +103,17 @@ async def _observe(request: web.Request, handler: Handler) -> web.StreamResponse
     metrics = request.app[METRICS]
     route = _route_of(request)
     start = time.perf_counter()
-    status = CallerLeft.status  # if the handler is cancelled
+    status = CallerLeft.status
     response: web.StreamResponse | None = None
     with metrics.in_flight.track_inprogress():
         try:
             response = await _answer(request, handler)
             status = request.get(BROKEN_STATUS, response.status)
             return response
+        except asyncio.CancelledError:
+            # Cancelled by aiohttp, because the caller left, or by us, because the time to drain is over.
+            status = Unavailable.status if request.app[LIFECYCLE].draining else CallerLeft.status
+            raise
         finally:
             seconds = time.perf_counter() - start
             metrics.requests.labels(request.method, route, str(status)).inc()
@@ -133,7 +139,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ServiceError as error:
         if error.status >= 500:
             log.warning("request failed", extra={"status": error.status, "error": error.message})
-        return error_response(error)
+        return _answer_with(request, error)
     except web.HTTPNotFound:
         return error_response(RouteNotFound(f"There is no {request.method} {request.path} here."))
     except web.HTTPMethodNotAllowed as error:
@@ -145,12 +151,26 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return error_response(CallerLeft("The caller closed the connection."))
     except Exception:
         log.exception("unexpected failure")
-        return error_response(InternalError("Internal error. The log has its cause under this answer's X-Request-Id."))
+        told = "Internal error. The log has its cause under this answer's X-Request-Id."
+        return _answer_with(request, InternalError(told))
+
+
+def _answer_with(request: web.Request, error: ServiceError) -> web.StreamResponse:
+    """``error`` as the answer; an answer that has begun is cut off without its proper end, lest it pass for whole."""
+    begun: web.StreamResponse | None = request.get(BEGUN)
+    if begun is None:
+        return error_response(error)
+    log.warning("answer broke off after its first byte", extra={"error": error.message})
+    request[BROKEN_STATUS] = error.status
+    if request.transport is not None:
+        request.transport.abort()
+    return begun
 
 
 async def _set_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers[request_id.HEADER] = request_id.current.get()
     response.headers.popall("Server", None)
+    request[BEGUN] = response
 
 
 def _bytes_out(response: web.StreamResponse | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from aiohttp import web
@@ -9,7 +10,7 @@ from aiohttp import web
 from rendergen.service import request_id
 from rendergen.service.app import BROKEN_STATUS
 from rendergen.service.bodies import RequestBody
-from rendergen.service.errors import ServiceError
+from rendergen.service.errors import CallerTooSlow, ServiceError
 from rendergen.service.events import WholeEvents
 from rendergen.service.pods import Body, PodAnswer, PodClient
 from rendergen.service.settings import ServiceSettings
@@ -20,7 +21,15 @@ EVENT_STREAM = "text/event-stream"
 
 # What a caller may say to a pod through us. The request id goes on only where the caller gave one: to vLLM the header
 # takes the place of the payload's own request_id.
-_PASSED_ON = ("Content-Type", "Accept", "Authorization", "traceparent", "tracestate")
+_PASSED_ON = (
+    "Content-Type",
+    "Accept",
+    "Authorization",
+    "traceparent",
+    "tracestate",
+    "X-data-parallel-rank",
+    "X-Session-ID",
+)
 
 
 def passed_on(request: web.Request) -> dict[str, str]:
@@ -44,7 +53,7 @@ async def forward(
         timeout_s: budget for the whole, in seconds.
 
     Raises:
-        ServiceError: nothing was answered yet; what went wrong.
+        ServiceError: what went wrong. If an answer has begun, it has to be cut off.
     """
     headers = passed_on(request)
     chunks: Body = b""
@@ -61,12 +70,17 @@ async def forward(
             await response.prepare(request)
             is_stream = response.content_type == EVENT_STREAM
             async for chunk in answer.chunks():
-                await response.write(events.feed(chunk) if is_stream else chunk)
-            await response.write_eof(events.finish())
+                await _write(response, events.feed(chunk) if is_stream else chunk, settings)
+            await _write(response, events.finish(), settings)
+            await response.write_eof()
     except ServiceError as error:
-        if response is None:
+        if response is None or response.content_type != EVENT_STREAM or isinstance(error, CallerTooSlow):
             raise
-        await _end_broken(request, response, events.followed_by(error.event()), error)
+        # An error after the first byte of a stream is one event, then the stream's end.
+        log.warning("stream broke off", extra={"error": error.message})
+        request[BROKEN_STATUS] = error.status
+        await _write(response, events.followed_by(error.event()), settings)
+        await response.write_eof()
     return response
 
 
@@ -76,14 +90,9 @@ def _response_to(answer: PodAnswer) -> web.StreamResponse:
     return response
 
 
-async def _end_broken(
-    request: web.Request, response: web.StreamResponse, last_event: bytes, error: ServiceError
-) -> None:
-    """End an answer whose first byte is out: with an error event in a stream, else cut off, lest it pass for whole."""
-    log.warning("answer broke off after its first byte", extra={"error": error.message})
-    request[BROKEN_STATUS] = error.status
-    if response.content_type == EVENT_STREAM:
-        await response.write(last_event)
-        await response.write_eof()
-    elif request.transport is not None:
-        request.transport.abort()
+async def _write(response: web.StreamResponse, data: bytes, settings: ServiceSettings) -> None:
+    try:
+        async with asyncio.timeout(settings.idle_timeout_s):
+            await response.write(data)
+    except TimeoutError as error:
+        raise CallerTooSlow(f"The caller took none of its answer for {settings.idle_timeout_s:g} s.") from error

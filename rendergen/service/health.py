@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from rendergen.service.errors import DeadlineExceeded
 from rendergen.service.metrics import ServiceMetrics
 from rendergen.service.pods import PodClient
 from rendergen.service.settings import ServiceSettings
@@ -27,11 +28,12 @@ class PodWatch:
         self._pods = tuple(pods)
         self._interval_s = settings.probe_interval_s
         self._timeout_s = settings.probe_timeout_s
+        self._failures = settings.probe_failures
         self._metrics = metrics
         self._ready: set[PodClient] = set()
 
     def is_ready(self, pod: PodClient) -> bool:
-        """Whether the pod's last probe succeeded. False before the first."""
+        """Whether the pod's last probe succeeded, or the last few were only late. False before the first."""
         return pod in self._ready
 
     def any_ready(self, pods: Sequence[PodClient] | None = None) -> bool:
@@ -50,8 +52,17 @@ class PodWatch:
                     watch.cancel()
 
     async def _watch(self, pod: PodClient) -> None:
+        late = 0
         while True:
-            ready = await pod.healthy(self._timeout_s)
+            try:
+                ready = await pod.healthy(self._timeout_s)
+                late = 0
+            except DeadlineExceeded:
+                late += 1
+                ready = self.is_ready(pod) and late < self._failures
+            except Exception:  # whatever it is, the process serves on, and this pod is asked again
+                log.exception("probe failed unexpectedly", extra={"pod": pod.pod.url})
+                ready = False
             if ready != self.is_ready(pod):
                 log.info("pod is ready" if ready else "pod is not ready", extra={"pod": pod.pod.url})
             (self._ready.add if ready else self._ready.discard)(pod)

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 READ_WINDOW_BYTES = 256 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 
+# Asked every second: that it fails is logged by who asks, when it begins to.
+HEALTH = "/health"
+
 # How aiohttp reports a connection that the pod has ended. (A connection that could not be made is told apart before.)
 _CONNECTION_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError)
 
@@ -57,7 +60,7 @@ def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         read_bufsize=READ_WINDOW_BYTES,
-        skip_auto_headers=("User-Agent", "Accept-Encoding"),
+        skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
         response_class=_Response,
     )
 
@@ -88,17 +91,13 @@ class _Response(aiohttp.ClientResponse):
 
 
 class PodAnswer:
-    """A pod's successful answer, being read.
-
-    Attributes:
-        deadline: the event loop's time at which the request's budget is spent.
-    """
+    """A pod's successful answer, being read."""
 
     def __init__(self, pod: Pod, response: aiohttp.ClientResponse, deadline: _Deadline, upload: _Upload | None) -> None:
         self._pod = pod
         self._response = response
         self._upload = upload
-        self.deadline = deadline
+        self._deadline = deadline
 
     @property
     def status(self) -> int:
@@ -122,7 +121,7 @@ class PodAnswer:
         """
         while True:
             try:
-                async with self.deadline.limit():
+                async with self._deadline.limit():
                     chunk = await next_chunk(self._response.content)
             except (aiohttp.ClientError, OSError) as error:
                 if self._upload is not None and self._upload.failure is not None:
@@ -198,7 +197,7 @@ class PodClient:
         Args:
             method: HTTP method.
             path: path on the pod.
-            headers: sent as they are.
+            headers: sent as they are, beside those that HTTP needs.
             body: bytes; or a tuple of pieces, sent one after the other without being joined; or an iterator of
                 pieces, sent while it is made.
             timeout_s: budget from here to the answer's last byte, in seconds.
@@ -218,7 +217,7 @@ class PodClient:
                 upload.is_answered_by(response)
             if response.status >= 400:
                 async with deadline.limit():
-                    raise await self._refusal(response)
+                    raise await self._refusal(response, _level(path))
             if response.status >= 300:
                 raise PodFailed(f"The {self.pod.role} answered with a redirect, which is not followed.")
             yield PodAnswer(self.pod, response, deadline, upload)
@@ -236,7 +235,7 @@ class PodClient:
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(body, _Upload) and body.failure is not None:
                 raise body.failure from error
-            raise _broken(self.pod, error) from error
+            raise _broken(self.pod, error, _level(path)) from error
 
     async def _try(self, method: str, path: str, headers: Mapping[str, str], body: Body) -> aiohttp.ClientResponse:
         if isinstance(body, tuple):
@@ -250,35 +249,42 @@ class PodClient:
                 allow_redirects=False,
             )
         except aiohttp.ClientConnectorError as error:
-            log.warning("pod cannot be reached", extra={"pod": self.pod.url, "cause": str(error)})
+            log.log(_level(path), "pod cannot be reached", extra={"pod": self.pod.url, "cause": str(error)})
             raise Unavailable(f"The {self.pod.role} cannot be reached. Try again shortly.") from error
         except aiohttp.ServerTimeoutError as error:  # only connecting has a limit of aiohttp's
-            log.warning("pod does not accept connections", extra={"pod": self.pod.url})
+            log.log(_level(path), "pod does not accept connections", extra={"pod": self.pod.url})
             raise Unavailable(f"The {self.pod.role} does not accept connections. Try again shortly.") from error
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> ServiceError:
+    async def _refusal(self, response: aiohttp.ClientResponse, level: int) -> ServiceError:
         body = b""
         try:
             while len(body) < MAX_ERROR_BYTES and (chunk := await next_chunk(response.content)):
                 body += chunk
         except (aiohttp.ClientError, OSError) as error:
-            raise _broken(self.pod, error) from error
+            raise _broken(self.pod, error, level) from error
         finally:
             # The pod may have answered before it had read the whole request: what is left of it must not follow.
             response.close()
         refusal = refusal_of(self.pod.role, response.status, response.headers.get("Retry-After"), body)
         if refusal.status >= 500:
-            log.warning(
+            log.log(
+                level,
                 "pod answered with an error",
                 extra={"pod": self.pod.url, "status": response.status, "body": body[:2000].decode(errors="replace")},
             )
         return refusal
 
     async def healthy(self, timeout_s: float) -> bool:
-        """Whether the pod says that it can serve (``GET /health`` is 200)."""
+        """Whether the pod says that it can serve (``GET /health`` is 200).
+
+        Raises:
+            DeadlineExceeded: it says nothing within ``timeout_s``.
+        """
         try:
-            async with self.request("GET", "/health", headers={}, timeout_s=timeout_s):
+            async with self.request("GET", HEALTH, headers={}, timeout_s=timeout_s):
                 return True
+        except DeadlineExceeded:
+            raise
         except ServiceError:
             return False
 
@@ -313,6 +319,10 @@ async def _each(pieces: tuple[bytes, ...]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _broken(pod: Pod, error: Exception) -> PodFailed:
-    log.warning("pod broke off", extra={"pod": pod.url, "cause": f"{type(error).__name__}: {error}"})
+def _level(path: str) -> int:
+    return logging.DEBUG if path == HEALTH else logging.WARNING
+
+
+def _broken(pod: Pod, error: Exception, level: int = logging.WARNING) -> PodFailed:
+    log.log(level, "pod broke off", extra={"pod": pod.url, "cause": f"{type(error).__name__}: {error}"})
     return PodFailed(f"The {pod.role} failed while it handled this request.")

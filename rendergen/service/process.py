@@ -25,6 +25,10 @@ KEEPALIVE_TIMEOUT_S = 75.0
 CLOSE_TIMEOUT_S = 1.0
 
 
+class CannotListen(Exception):
+    """The address that a service was told to listen on cannot be listened on."""
+
+
 def run(name: str, settings: ServiceSettings, make_app: Callable[[], Awaitable[web.Application]]) -> int:
     """Run a service until SIGTERM or SIGINT.
 
@@ -46,8 +50,8 @@ def run(name: str, settings: ServiceSettings, make_app: Callable[[], Awaitable[w
         try:
             async with serving(await make_app(), settings):
                 await stop.wait()
-        except OSError as error:
-            print(f"{name}: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
+        except CannotListen as error:
+            print(f"{name}: {error}", file=sys.stderr)
             return 1
         return 0
 
@@ -65,7 +69,7 @@ async def serving(app: web.Application, settings: ServiceSettings) -> AsyncItera
         The base URL.
 
     Raises:
-        OSError: the address cannot be listened on.
+        CannotListen: the address is taken, or is none of this machine's.
     """
 
     async def drain(app: web.Application) -> None:
@@ -77,12 +81,15 @@ async def serving(app: web.Application, settings: ServiceSettings) -> AsyncItera
         access_log=None,
         handler_cancellation=True,  # a caller that leaves stops the work on the pods
         keepalive_timeout=KEEPALIVE_TIMEOUT_S,
+        auto_decompress=False,
         shutdown_timeout=CLOSE_TIMEOUT_S,  # of aiohttp's own drain, which is after ours, and would wait twice as long
     )
-    await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
-        await site.start()
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, settings.host, settings.port).start()
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
         host, port = runner.addresses[0][:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log.info("listening", extra={"url": url})

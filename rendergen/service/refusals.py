@@ -15,6 +15,9 @@ _CALLERS = frozenset({400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429
 # These come from a rendergen service in front of vLLM, which has classed the failure already.
 _CLASSED = frozenset({502, 503, 504})
 _CLASSED_TYPES = frozenset({kind.type for kind in (PodFailed, Unavailable, DeadlineExceeded)})
+TOO_MANY_REQUESTS = 429
+# `error.type` where the pod gives none; vLLM's 401 is a plain string.
+_TYPES = {401: "UnauthorizedError", 403: "PermissionDeniedError", 404: "NotFoundError", 429: "RateLimitError"}
 # Statuses with which vLLM answers what `_CALLERS_FAULT` lists.
 _UNRELIABLE = frozenset({400, 500, 501})
 _AS_BAD_REQUEST = frozenset({412, 415, 422})
@@ -63,7 +66,10 @@ def refusal_of(role: str, status: int, retry_after: str | None, body: bytes) -> 
         if status in _AS_BAD_REQUEST:
             status = 400
         message = message or f"The {role} refused this request (status {status})."
-        return PodRefusal(status, error_type or "BadRequestError", message, param=param, retry_after=retry_after)
+        error_type = error_type or _TYPES.get(status, BadRequest.type)
+        if status == TOO_MANY_REQUESTS:
+            retry_after = retry_after or Unavailable.retry_after
+        return PodRefusal(status, error_type, message, param=param, retry_after=retry_after)
     if status in _CLASSED and message and error_type in _CLASSED_TYPES:
         return PodRefusal(status, error_type, message, param=param, retry_after=retry_after)
     if status == Unavailable.status:

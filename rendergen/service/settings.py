@@ -64,8 +64,11 @@ class ServiceSettings(BaseSettings):
         description="Largest request body taken; more is a 413. An answer of a pod that has to be held "
         "(tokens, text) may be as large; more is a 502.",
     )
-    body_idle_timeout_s: float = Field(
-        30.0, gt=0, description="Longest wait for the next bytes of a request body; then 408."
+    idle_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        description="Longest wait for a caller: for the next bytes of its request (then 408), or to take the next of "
+        "its answer (then it is cut off).",
     )
     connect_timeout_s: float = Field(3.0, gt=0, description="Longest wait for a connection to a pod.")
     pod_keepalive_s: float = Field(
@@ -75,6 +78,12 @@ class ServiceSettings(BaseSettings):
     )
     probe_interval_s: float = Field(1.0, gt=0, description="Time between two health probes of a pod.")
     probe_timeout_s: float = Field(2.0, gt=0, description="Longest wait for a health probe's answer.")
+    probe_failures: int = Field(
+        3,
+        ge=1,
+        description="So many probes in a row without an answer in time make a ready pod unready: a busy one may be "
+        "late. A refused connection, or an answer other than 200, does at once.",
+    )
     drain_delay_s: float = Field(
         0.0,
         ge=0,

@@ -60,6 +60,6 @@ def test_the_variables_of_the_page_are_read(service: type[ServiceSettings], monk
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_names_end_in_their_unit(service: type[ServiceSettings]) -> None:
-    """A number without a unit in its name is a port."""
+    """A number without a unit in its name is a port or a count."""
     numbers = [name for name, field in service.model_fields.items() if field.annotation in (int, float)]
-    assert all(name == "port" or name.endswith(("_s", "_bytes")) for name in numbers)
+    assert all(name in ("port", "probe_failures") or name.endswith(("_s", "_bytes")) for name in numbers)

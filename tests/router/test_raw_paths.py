@@ -1,5 +1,6 @@
 import asyncio
 import hashlib
+import io
 import os
 from collections.abc import AsyncIterator
 
@@ -70,8 +71,8 @@ async def test_raw_paths_have_the_budgets_of_their_stage(
     await eventually(lambda: pod.left == [path])
 
 
-async def test_an_abort_is_told_to_every_ready_generate_pod(render: ScriptedPod, caller: aiohttp.ClientSession) -> None:
-    """Which of them serves an id is not known here."""
+async def test_an_abort_is_told_to_every_generate_pod(render: ScriptedPod, caller: aiohttp.ClientSession) -> None:
+    """Which of them serves an id is not known here, and one that has stopped being ready may well."""
     body = b'{"request_ids": ["a" ,"b"]}'
     async with generate_pod() as g1, generate_pod() as g2, generate_pod() as unready:
         unready.healthy = False
@@ -81,9 +82,33 @@ async def test_an_abort_is_told_to_every_ready_generate_pod(render: ScriptedPod,
             await eventually(lambda: g1.probes > 2 and g2.probes > 2 and unready.probes > 2)
             async with caller.post(url + ABORT, data=body, headers={"Authorization": "Bearer k"}) as answer:
                 assert (answer.status, await answer.read()) == (200, b"")
-        assert g1.bodies(ABORT) == g2.bodies(ABORT) == [body]
+        assert g1.bodies(ABORT) == g2.bodies(ABORT) == unready.bodies(ABORT) == [body]
         assert g1.seen[0].headers["Authorization"] == "Bearer k"
-        assert unready.begun == [] == render.begun
+        assert render.begun == []
+
+
+async def test_an_abort_does_not_fail_for_a_pod_that_is_gone(
+    render: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """It serves nobody. With all of them gone there is nobody to tell: 503."""
+    async with generate_pod() as good:
+        async with generate_pod() as gone:
+            pass
+        good.answers[ABORT] = json_answer(b"")
+        async with (
+            routed([render], [good, gone], until_ready=False) as url,
+            caller.post(url + ABORT, data=b"{}") as told,
+        ):
+            assert told.status == 200
+        async with routed([render], [gone], until_ready=False) as url, caller.post(url + ABORT, data=b"{}") as told:
+            assert told.status == 503
+
+
+async def test_an_abort_is_short(render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession) -> None:
+    """It is held, and sent to every pod: 413 above a megabyte."""
+    body = io.BytesIO(bytes(1024 * 1024 + 1))
+    async with routed([render], [generate]) as url, caller.post(url + ABORT, data=body) as answer:
+        assert answer.status == 413
 
 
 async def test_a_pod_that_refuses_an_abort_does_not_keep_it_from_the_others(
@@ -96,7 +121,8 @@ async def test_a_pod_that_refuses_an_abort_does_not_keep_it_from_the_others(
         bad.answers[ABORT] = json_answer(b"", 500)
         async with routed([render], [good, bad]) as url:
             asking = asyncio.create_task(caller.post(url + ABORT, data=b"{}"))
-            await eventually(lambda: bad.bodies(ABORT))
+            await eventually(lambda: bad.bodies(ABORT) and good.bodies(ABORT))
+            assert not asking.done()
             failed.set()
             async with await asking as answer:
                 assert answer.status == 502

@@ -44,7 +44,9 @@ def test_flags(flags: list[str], settings: LaunchSettings) -> None:
     assert settings_from(["up", *flags]) == settings
 
 
-@pytest.mark.parametrize("arguments", [[], ["down"], ["up", "--port", "70000"], ["up", "--what"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["down"], ["up", "--port", "70000"], ["up", "--what"], ["up", "--vllm-args", '"x']]
+)
 def test_mistakes(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A command line that is not understood ends with exit code 2 and the usage."""
     with pytest.raises(SystemExit) as ended:

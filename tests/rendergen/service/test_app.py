@@ -22,6 +22,13 @@ async def fails(_: web.Request) -> web.Response:
     raise KeyError("secret at 10.1.2.3 in /etc/key")
 
 
+async def fails_within(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    raise KeyError("secret")
+
+
 async def refuses(_: web.Request) -> web.Response:
     raise PodFailed("The pod failed: \ud800.")
 
@@ -33,6 +40,15 @@ async def failed(url: str, caller: aiohttp.ClientSession, method: str = "GET") -
         assert error.keys() == {"message", "type", "param", "code"}
         assert error["code"] == answer.status
         return answer.status, error
+
+
+async def test_a_failure_within_an_answer_cuts_it_off() -> None:
+    """No second head is written into it, and it does not end as if it were whole."""
+    async with handler_served(fails_within) as url, raw_caller(url) as caller:
+        await caller.send(b"GET /path HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = await soon(caller.rest())
+    assert b"HTTP/1.1 500" not in received
+    assert not received.endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/none", "/path/", "/v1", "/%ff", "/%00", "/a%0d%0ab", "/é", "/path%2f"])

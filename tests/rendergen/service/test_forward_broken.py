@@ -87,6 +87,19 @@ async def test_a_caller_that_leaves_ends_the_pods_work(answer: Answer) -> None:
         await eventually(lambda: pod.left == ["/there"] and pod.connections == 0)
 
 
+@pytest.mark.parametrize("content_type", [SSE, "application/json"])
+async def test_a_caller_that_takes_nothing_ends_the_pods_work(content_type: str) -> None:
+    """It keeps its connection and reads none of its answer: after the idle timeout both connections are closed."""
+    endless = streamed(*[b"data: %b\n\n" % bytes(100_000)] * 1000, Does.HANG, content_type=content_type)
+    async with (
+        scripted_pod({"/there": endless}) as pod,
+        carried_to(pod.url, idle_timeout_s=0.2) as url,
+        raw_caller(url) as caller,
+    ):
+        await caller.send(b"POST /path HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        await eventually(lambda: pod.left == ["/there"] and pod.connections == 0)
+
+
 async def test_a_caller_that_leaves_within_its_body_leaves_no_request_on_the_pod() -> None:
     """What the pod has of it is never completed."""
     async with scripted_pod({"/there": json_answer(b"{}")}) as pod, carried_to(pod.url) as url:
@@ -98,7 +111,7 @@ async def test_a_caller_that_leaves_within_its_body_leaves_no_request_on_the_pod
         assert pod.seen == []
 
 
-@pytest.mark.parametrize(("limits", "status"), [({"max_body_bytes": 5}, 413), ({"body_idle_timeout_s": 0.1}, 408)])
+@pytest.mark.parametrize(("limits", "status"), [({"max_body_bytes": 5}, 413), ({"idle_timeout_s": 0.1}, 408)])
 async def test_a_limit_of_the_body_is_not_the_pods_failure(limits: dict[str, float], status: int) -> None:
     """The caller is told of its own fault, and the pod's connection is closed without a complete request."""
 

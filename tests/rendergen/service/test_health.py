@@ -46,6 +46,18 @@ async def test_a_pod_that_falls_silent_is_not_ready() -> None:
         await eventually(lambda: watch.is_ready(client))
 
 
+async def test_a_pod_that_is_late_stays_ready() -> None:
+    """A busy pod may be late once or twice in a row; it takes as many failures as the setting says."""
+    async with scripted_pod() as pod, watched(pod.url, probe_timeout_s=0.1, probe_failures=3) as (watch, [client]):
+        await eventually(lambda: watch.is_ready(client))
+        probes, pod.healthy = pod.probes, None
+        await eventually(lambda: pod.probes >= probes + 3)
+        assert watch.is_ready(client)
+        pod.healthy = True
+        await eventually(lambda: pod.probes >= probes + 5)
+        assert watch.is_ready(client)
+
+
 async def test_one_silent_pod_does_not_hold_up_the_others() -> None:
     """Each pod has its own watch: with a probe that takes for ever, the others are asked as often as ever."""
     async with scripted_pod(healthy=None) as silent, scripted_pod() as good, full_port() as full:

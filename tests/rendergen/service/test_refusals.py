@@ -21,8 +21,8 @@ def body(message: str, kind: str = "BadRequestError", param: str | None = None, 
 PASSED_ON = {
     "vllm 400": (400, None, body("too long", param="messages"), 400, "BadRequestError", "too long", "messages", None),
     "vllm 404": (404, None, body("no model", "NotFoundError"), 404, "NotFoundError", "no model", None, None),
-    "vllm 401": (401, None, b'{"error":"Unauthorized"}', 401, "BadRequestError", "Unauthorized", None, None),
-    "fastapi 404": (404, None, b'{"detail":"Not Found"}', 404, "BadRequestError", "Not Found", None, None),
+    "vllm 401": (401, None, b'{"error":"Unauthorized"}', 401, "UnauthorizedError", "Unauthorized", None, None),
+    "fastapi 404": (404, None, b'{"detail":"Not Found"}', 404, "NotFoundError", "Not Found", None, None),
     "fastapi 405": (
         405,
         None,
@@ -38,6 +38,7 @@ PASSED_ON = {
     "413": (413, None, body("large", "RequestEntityTooLargeError"), 413, "RequestEntityTooLargeError", "large")
     + (None,) * 2,
     "429": (429, "3", body("busy", "RateLimitError"), 429, "RateLimitError", "busy", None, "3"),
+    "429, no time": (429, None, body("busy", "RateLimitError"), 429, "RateLimitError", "busy", None, "1"),
     "rendergen 502": (502, None, body("It died.", "BadGatewayError"), 502, "BadGatewayError", "It died.", None, None),
     "rendergen 503": (
         503,

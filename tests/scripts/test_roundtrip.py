@@ -140,6 +140,12 @@ async def test_another_image_prompt_and_model(url: str, endpoints: Endpoints, tm
     assert image["image_url"]["url"] == "data:image/jpeg;base64," + base64.b64encode(b"any bytes").decode()
 
 
+@pytest.mark.parametrize(("word", "code"), [("red", 0), ("RED", 0), ("Re", 1), ("ed", 1), ("R.d", 1)])
+async def test_the_expected_word_is_a_word(word: str, code: int, url: str) -> None:
+    """The answer is Red: part of a word is not enough (red is in colored too), capitals do not matter."""
+    assert (await run("--base-url", url, "--expect", word))[0] == code
+
+
 async def test_a_wrong_answer(url: str) -> None:
     """Exit code 1 when the expected word is not in the answer, and the answer is shown."""
     code, out, err = await run("--base-url", url, "--expect", "Green")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import aiohttp
@@ -24,8 +24,10 @@ from rendergen.service.settings import ServiceSettings
 log = logging.getLogger(__name__)
 
 # aiohttp pauses a pod's socket when twice this much waits unread: one request's window in this process.
-READ_WINDOW_BYTES = 256 * 1024
+READ_WINDOW_BYTES = 512 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+# A body in pieces is joined up to this size: sending it in one write costs less than not copying it saves.
+JOINED_BYTES = 64 * 1024
 
 # Asked every second: that it fails is logged by who asks, when it begins to.
 HEALTH = "/health"
@@ -121,9 +123,10 @@ class PodAnswer:
         """
         while True:
             try:
-                async with self._deadline.limit():
-                    chunk = await next_chunk(self._response.content)
+                chunk = await next_chunk(self._response.content)
             except (aiohttp.ClientError, OSError) as error:
+                if self._deadline.passed:
+                    raise self._deadline.exceeded() from error
                 if self._upload is not None and self._upload.failure is not None:
                     raise self._upload.failure from error
                 raise _broken(self._pod, error) from error
@@ -155,17 +158,38 @@ class _Deadline:
         self._role = role
         self._timeout_s = timeout_s
         self._at = asyncio.get_running_loop().time() + timeout_s
+        self.passed = False
 
     @asynccontextmanager
     async def limit(self) -> AsyncIterator[None]:
-        # Around each await rather than around the whole: a body may be read in another task than the head.
+        """Ends one await of the task that makes it."""
         try:
             async with asyncio.timeout_at(self._at) as timer:
                 yield
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            raise DeadlineExceeded(f"The {self._role} did not finish within {self._timeout_s:g} s.") from error
+            raise self.exceeded() from error
+
+    @contextmanager
+    def closing(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+        """Ends whoever reads ``response``, in whichever task, by closing it; ``passed`` then tells why.
+
+        One timer for a whole body: limiting each read of one costs as much as the rest of what is done with it here.
+        """
+        timer = asyncio.get_running_loop().call_at(self._at, self._close, response)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _close(self, response: aiohttp.ClientResponse) -> None:
+        self.passed = True
+        response.close()
+
+    def exceeded(self) -> DeadlineExceeded:
+        """The error to say so."""
+        return DeadlineExceeded(f"The {self._role} did not finish within {self._timeout_s:g} s.")
 
 
 class PodClient:
@@ -220,7 +244,8 @@ class PodClient:
                     raise await self._refusal(response, _level(path))
             if response.status >= 300:
                 raise PodFailed(f"The {self.pod.role} answered with a redirect, which is not followed.")
-            yield PodAnswer(self.pod, response, deadline, upload)
+            with deadline.closing(response):
+                yield PodAnswer(self.pod, response, deadline, upload)
 
     async def _send(self, method: str, path: str, headers: Mapping[str, str], body: Body) -> aiohttp.ClientResponse:
         try:
@@ -238,6 +263,8 @@ class PodClient:
             raise _broken(self.pod, error, _level(path)) from error
 
     async def _try(self, method: str, path: str, headers: Mapping[str, str], body: Body) -> aiohttp.ClientResponse:
+        if isinstance(body, tuple) and sum(map(len, body)) <= JOINED_BYTES:
+            body = b"".join(body)
         if isinstance(body, tuple):
             headers = {**headers, "Content-Length": str(sum(map(len, body)))}
         try:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from rendergen.service import logs
 from rendergen.service.app import LIFECYCLE
+from rendergen.service.memory import keep_freed_memory
 from rendergen.service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ def run(name: str, settings: ServiceSettings, make_app: Callable[[], Awaitable[w
         The process's exit code: 0 after a drain, 1 if it could not listen.
     """
     logs.configure(name, settings.log_level)
+    keep_freed_memory()
 
     async def main() -> int:
         stop = asyncio.Event()

@@ -88,7 +88,7 @@ class ChatPipeline:
             async with self._generate.choose().request(
                 "POST",
                 GENERATE,
-                headers=_headers(chat),
+                headers={**_headers(chat), **payload.length(rendered)},
                 body=payload.pieces(rendered),
                 timeout_s=settings.generate_timeout_s,
             ) as generating:
@@ -124,7 +124,14 @@ class _Payload:
 
     def __init__(self, overrides: Mapping[str, bytes]) -> None:
         edit = SamplingParamsEdit(overrides, default_max_tokens=VLLM_DEFAULT_MAX_TOKENS)
-        self._splicer = SamplingParamsSplicer(edit, capture=("token_ids",))
+        self._growth = edit.most_growth()
+        self._splicer = SamplingParamsSplicer(edit, capture=("token_ids",), grow_by=self._growth)
+
+    def length(self, rendered: PodAnswer) -> dict[str, str]:
+        """``Content-Length`` of what :meth:`pieces` will give. With none, aiohttp would send it in HTTP chunks."""
+        if rendered.content_length is None:
+            return {}
+        return {"Content-Length": str(rendered.content_length + self._growth)}
 
     async def pieces(self, rendered: PodAnswer) -> AsyncIterator[Piece]:
         """What arrives, with the sampling params set and every other byte as it was."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rendergen.payload.errors import LimitExceeded, MalformedJson, TruncatedJson
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
 from rendergen.payload.scanner import MemberScanner, ObjectEnded, Span, ValueEnded, skip_space
+from rendergen.payload.small import small_elements, small_members
 from rendergen.payload.values import ValueScanner
 
 Piece = bytes | memoryview
@@ -32,6 +33,11 @@ def index_members(data: bytes | bytearray | memoryview, limits: Limits = DEFAULT
 
 
 def _index(data: bytes | bytearray | memoryview, limits: Limits) -> _Index:
+    if not isinstance(data, memoryview) and limits is DEFAULT_LIMITS:
+        small = small_members(data)
+        if small is not None:
+            members, brace = small
+            return _Index({name: Span(*ends) for name, ends in members.items()}, brace)
     scanner = MemberScanner(limits)
     if isinstance(data, memoryview):
         # A view has no search of its own.
@@ -89,6 +95,10 @@ def split_list(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Span]:
 
     As strict as `index_members`; `limits.members` bounds the number of elements.
     """
+    if limits is DEFAULT_LIMITS:
+        elements = small_elements(data)
+        if elements is not None:
+            return [Span(*ends) for ends in elements]
     pos = skip_space(data, 0)
     if data[pos : pos + 1] != b"[":
         raise MalformedJson(pos, "the top level is not a list") if pos < len(data) else TruncatedJson(pos)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rendergen.payload.errors import NotAnObject
-from rendergen.payload.members import index_members, require_value, set_members
+from rendergen.payload.members import index_members, require_value, set_members, written_members
 
 SAMPLING_PARAMS = "sampling_params"
 MAX_TOKENS = "max_tokens"
@@ -37,6 +37,16 @@ class SamplingParamsEdit:
     def __post_init__(self) -> None:
         for value in self.overrides.values():
             require_value(value)
+
+    def most_growth(self) -> int:
+        """The most bytes by which a payload can grow: every value set is a new member, of params that were absent."""
+        if self.is_empty():
+            return 0
+        values = dict(self.overrides)
+        if self.default_max_tokens is not None:
+            values.setdefault(MAX_TOKENS, b"%d" % self.default_max_tokens)
+        params = written_members({SAMPLING_PARAMS: b"{}"}, after_others=True)
+        return len(params) + len(written_members(values, after_others=True))
 
     def is_empty(self) -> bool:
         """Whether every payload stays as it is."""

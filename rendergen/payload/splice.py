@@ -22,6 +22,9 @@ class SamplingParamsSplicer:
     (up to `max_sampling_params_bytes`) is held back, and the members `capture` copied (up to `max_captured_bytes`
     over all of them).
 
+    With `grow_by`, at least the edit's `most_growth()`, the payload grows by exactly so many bytes, so that its length
+    is known before its sampling params have come: their value gets spaces before its closing brace.
+
     Raises `MemberTooLarge` beyond these, `NotAnObject` for sampling params that are no object, and what
     `MemberScanner` does, with offsets in the document. What was given out before an error is the beginning of a
     document that must not be completed.
@@ -34,9 +37,11 @@ class SamplingParamsSplicer:
         capture: Collection[str] = (),
         max_captured_bytes: int = 8 * MIB,
         max_sampling_params_bytes: int = 4 * MIB,
+        grow_by: int | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._edit = edit
+        self._grow_by = grow_by
         self._scanner = MemberScanner(limits)
         self._asked = MemberCapture(capture, max_captured_bytes)
         self._rendered = MemberCapture([SAMPLING_PARAMS], max_sampling_params_bytes)
@@ -94,16 +99,25 @@ class SamplingParamsSplicer:
             value = merge_sampling_params(self._rendered.captured[SAMPLING_PARAMS], self._edit)
         except MalformedJson as error:
             raise MalformedJson(span.start + error.offset, error.reason) from error
+        value = self._padded(value, instead_of=span.end - span.start)
         # Whatever was given out before is as long as it came.
         self._input_span = span
         self._output_span = Span(span.start, span.start + len(value))
         return value
+
+    def _padded(self, value: bytes, instead_of: int) -> bytes:
+        """`value`, made as long as `grow_by` asks where it takes the place of so many bytes."""
+        if self._grow_by is None:
+            return value
+        return value[:-1].ljust(self._grow_by + instead_of - 1) + value[-1:]
 
     def _inserted(self, end: ObjectEnded) -> bytes:
         if self._edit.is_empty():
             self._output_span = Span(end.brace, end.brace)
             return b""
         value = merge_sampling_params(None, self._edit)
+        frame = len(written_members({SAMPLING_PARAMS: b""}, after_others=end.members > 0))
+        value = self._padded(value, instead_of=-frame)
         member = written_members({SAMPLING_PARAMS: value}, after_others=end.members > 0)
         after = end.brace + len(member)
         self._output_span = Span(after - len(value), after)

@@ -45,7 +45,7 @@ async def test_each_read_passes_on_its_own(
         for gate, piece in zip(gates[:-1], pieces[:-1], strict=True):
             assert await request.content.readexactly(len(piece)) == piece
             gate.set()
-        assert await request.content.read() == b',"sampling_params":{"max_tokens":16}}'
+        assert await request.content.read() == b',"sampling_params":{"max_tokens":16 }}'
         return web.Response(body=GENERATED, content_type="application/json")
 
     steps = [step for piece, gate in zip(pieces, gates, strict=True) for step in (piece, gate)]

@@ -130,6 +130,22 @@ def test_differs_in_the_span_alone(data, edit, rng):
 
 @repeatable
 @given(payloads, edits, randoms)
+def test_grows_by_what_was_said(data, edit, rng):
+    """The length is known from the start, and what is added to reach it is space that means nothing."""
+    growth = edit.most_growth()
+    splicer = SamplingParamsSplicer(edit, grow_by=growth)
+    grown = b"".join(piece for chunk in cut(data, rng) for piece in splicer.feed(chunk)) + b"".join(splicer.finish())
+    assert len(grown) == len(data) + growth
+    assert same(json.loads(grown), json.loads(b"".join(splice_sampling_params(data, edit))))
+
+
+def same(one, other):
+    """Equal, with NaN equal to itself."""
+    return json.dumps(one) == json.dumps(other)
+
+
+@repeatable
+@given(payloads, edits, randoms)
 def test_agrees_with_json(data, edit, rng):
     """Decoded, the result is the decoded payload with its params updated or replaced."""
     result, _ = splice(cut(data, rng), edit)

@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks.bodies import SIZES, chat_request, differs_in_sampling_params_alone, payload
 from benchmarks.client import connected, load, request, send_once
-from benchmarks.peers import DIRECT, OURS, OURS_RAW, OURS_WITH_SERVICES, PLAIN, Missing, Peer, Peers
+from benchmarks.peers import DIRECT, OURS, OURS_RAW, OURS_WITH_SERVICES, PLAIN, Missing, Peer, Peers, Pods
 from benchmarks.processes import cpu_seconds, peak_rss_bytes, reset_peak_rss, running
 from benchmarks.report import Cell, Row, Turn, cell_table, ratio, verdict
 from benchmarks.stub import GENERATE
@@ -77,15 +77,16 @@ async def _measure(plan: Plan, near: int | None, far: int | None) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    with tempfile.TemporaryDirectory() as name, ExitStack() as processes:
-        directory = Path(name)
-        stub = processes.enter_context(running("stub", [sys.executable, "-m", "benchmarks.stub"], directory, near))
-        backend = await stub.port()
-        peers = await Peers(processes, directory, far, backend).start()
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as processes:
+        directory = Path(temporary)
+        command = [sys.executable, "-m", "benchmarks.stub"]
+        stubs = [processes.enter_context(running(name, command, directory, near)) for name in ("render", "generate")]
+        pods = Pods(*[await stub.port() for stub in stubs])
+        peers = await Peers(processes, directory, far, pods).start()
         cells: dict[tuple[str, int], Cell] = {}
         for connections in CONNECTIONS:
             for body, size in SIZES.items():
-                cell = await _Bench(backend, payload(size), connections).cell(peers, plan)
+                cell = await _Bench(pods, payload(size), connections).cell(peers, plan)
                 print(f"\n{body}, {_plural(connections, 'connection')}\n\n{cell_table(cell, DIRECT)}", flush=True)
                 cells[body, connections] = cell
     print("\n" + "\n".join(_verdicts(cells)))
@@ -111,19 +112,19 @@ class _Bench:
     """Measures peers with one body and number of connections.
 
     Args:
-        backend: port of the stub pods.
+        pods: the stubs.
         body: the payload.
         connections: how many the client has.
     """
 
-    def __init__(self, backend: int, body: bytes, connections: int) -> None:
-        self._backend = backend
+    def __init__(self, pods: Pods, body: bytes, connections: int) -> None:
+        self._pods = pods
         self._body = body
         self._connections = connections
 
     async def cell(self, peers: Sequence[Peer | Missing], plan: Plan) -> Cell:
         """A row for each peer. In each round each has one turn, in an order that another begins each time."""
-        await send_once(self._backend, request("PUT", f"/payload/{len(self._body)}"))
+        await send_once(self._pods.render, request("PUT", f"/payload/{len(self._body)}"))
         cell: dict[str, Row | str] = {
             peer.name: peer.why if isinstance(peer, Missing) else Row(await self._bytes_that_arrive(peer))
             for peer in peers
@@ -154,9 +155,9 @@ class _Bench:
 
     async def _bytes_that_arrive(self, peer: Peer) -> str:
         """Send one request, untimed, and compare what reached the generate pod with what was sent or rendered."""
-        await send_once(self._backend, request("PUT", "/record"))
+        await send_once(self._pods.generate, request("PUT", "/record"))
         await send_once(peer.port, self._request(peer))
-        arrived = await send_once(self._backend, request("GET", "/recorded"))
+        arrived = await send_once(self._pods.generate, request("GET", "/recorded"))
         if peer.whole_way:
             as_it_should = differs_in_sampling_params_alone(self._body, arrived)
             return "equal but for sampling_params" if as_it_should else "DIFFERENT"

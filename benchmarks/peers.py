@@ -71,6 +71,19 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Pods:
+    """The stub pods' ports.
+
+    Attributes:
+        render: of the one that renders and derenders.
+        generate: of the one that generates, to which every peer carries the payload.
+    """
+
+    render: int
+    generate: int
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """A peer that cannot be measured here.
 
@@ -90,15 +103,16 @@ class Peers:
         stack: ends them.
         directory: for their configuration and output.
         core: the one core that they run on; None for any.
-        backend: port of the stub pods.
+        pods: the stubs.
     """
 
-    def __init__(self, stack: ExitStack, directory: Path, core: int | None, backend: int) -> None:
+    def __init__(self, stack: ExitStack, directory: Path, core: int | None, pods: Pods) -> None:
         self._stack = stack
         self._directory = directory
         self._core = core
-        self._backend = backend
-        self._pods = f"http://127.0.0.1:{backend}"
+        self._backend = pods.generate
+        self._generate_pod = _url(pods.generate)
+        self._render_pod = _url(pods.render)
 
     async def start(self) -> list[Peer | Missing]:
         """All of them, once each can serve."""
@@ -113,7 +127,7 @@ class Peers:
         ]
 
     async def _plain(self) -> Peer:
-        process = self._run("plain-proxy", [sys.executable, "-m", "benchmarks.plain_proxy", self._pods])
+        process = self._run("plain-proxy", [sys.executable, "-m", "benchmarks.plain_proxy", self._generate_pod])
         return Peer(PLAIN, await process.port(), (process.popen.pid,))
 
     async def _nginx(self) -> Peer | Missing:
@@ -137,21 +151,23 @@ class Peers:
         return Peer("HAProxy", port, (process.popen.pid,))
 
     async def _ours_raw(self) -> Peer:
-        port, pid = await self._service(
-            "router-raw", "router", "--render-pods", self._pods, "--generate-pods", self._pods
-        )
+        port, pid = await self._router("router-raw", self._render_pod, self._generate_pod)
         return Peer(OURS_RAW, port, (pid,))
 
     async def _ours(self) -> Peer:
-        port, pid = await self._service("router", "router", "--render-pods", self._pods, "--generate-pods", self._pods)
+        port, pid = await self._router("router", self._render_pod, self._generate_pod)
         return Peer(OURS, port, (pid,), whole_way=True)
 
     async def _ours_with_services(self) -> Peer:
-        render, render_pid = await self._service("render-service", "render_service", "--vllm-url", self._pods)
-        generate, generate_pid = await self._service("generate-service", "generate_service", "--vllm-url", self._pods)
-        pods = ("--render-pods", f"http://127.0.0.1:{render}", "--generate-pods", f"http://127.0.0.1:{generate}")
-        port, pid = await self._service("router-services", "router", *pods)
+        render, render_pid = await self._service("render-service", "render_service", "--vllm-url", self._render_pod)
+        generate, generate_pid = await self._service(
+            "generate-service", "generate_service", "--vllm-url", self._generate_pod
+        )
+        port, pid = await self._router("router-services", _url(render), _url(generate))
         return Peer(OURS_WITH_SERVICES, port, (pid, render_pid, generate_pid), whole_way=True)
+
+    async def _router(self, name: str, render_pod: str, generate_pod: str) -> tuple[int, int]:
+        return await self._service(name, "router", "--render-pods", render_pod, "--generate-pods", generate_pod)
 
     async def _service(self, name: str, module: str, *flags: str) -> tuple[int, int]:
         """Port and process id of one of our services, ready."""
@@ -174,6 +190,10 @@ class Peers:
 def _program(name: str) -> str | None:
     # Debian puts servers where only root's PATH looks.
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""The pods of the hop, without vLLM: one process that is render pod, generate pod, and backend of every peer.
+"""A pod of the hop, without vLLM: it can be the render pod, or the generate pod and so the backend of every peer.
 
 `python -m benchmarks.stub` listens on a free port of the loopback and logs where. It renders every chat request to
 the payload that was last chosen (`PUT /payload/<bytes>`), and reads a generate request to its end before it answers,
@@ -14,7 +14,7 @@ from typing import cast
 
 import uvloop
 
-from benchmarks.bodies import SIZES, payload
+from benchmarks.bodies import payload
 from benchmarks.request_reader import Request, RequestReader
 
 GENERATE = "/inference/v1/generate"
@@ -39,11 +39,10 @@ _DERENDERED = json.dumps(
 ).encode()
 
 
-class StubPods:
-    """What the pods know, and how they answer."""
+class StubPod:
+    """What the pod knows, and how it answers."""
 
     def __init__(self) -> None:
-        self._payloads = {size: payload(size) for size in SIZES.values()}
         self._rendered = b""
         self._record_next = False
         self._recorded = b""
@@ -73,7 +72,7 @@ class StubPods:
             case "GET", "/recorded":
                 return self._recorded
             case "PUT", path if path.startswith("/payload/"):
-                self._rendered = self._payloads[int(path.removeprefix("/payload/"))]
+                self._rendered = payload(int(path.removeprefix("/payload/")))
                 return b"{}"
         raise ValueError(f"{request.method} {request.path} is not known to the stub")
 
@@ -81,11 +80,11 @@ class StubPods:
 class _Connection(asyncio.BufferedProtocol):
     """One connection. All share one buffer: the loop fills it and has it read in one go."""
 
-    def __init__(self, pods: StubPods, buffer: bytearray) -> None:
-        self._pods = pods
+    def __init__(self, pod: StubPod, buffer: bytearray) -> None:
+        self._pod = pod
         self._buffer = buffer
         self._view = memoryview(buffer)
-        self._reader = RequestReader(self._answer, pods.keeps)
+        self._reader = RequestReader(self._answer, pod.keeps)
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -99,16 +98,16 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _answer(self, request: Request) -> None:
         assert self._transport is not None
-        body = self._pods.answer(request)
+        body = self._pod.answer(request)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
         self._transport.writelines((head, body))
 
 
 async def serve() -> None:
     """Serve until the process is ended."""
-    pods, buffer = StubPods(), bytearray(_READ_BYTES)
+    pod, buffer = StubPod(), bytearray(_READ_BYTES)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(pods, buffer), "127.0.0.1", 0, family=socket.AF_INET)
+    server = await loop.create_server(lambda: _Connection(pod, buffer), "127.0.0.1", 0, family=socket.AF_INET)
     port = server.sockets[0].getsockname()[1]
     print(json.dumps({"message": "listening", "url": f"http://127.0.0.1:{port}"}), flush=True)
     await server.serve_forever()

@@ -22,7 +22,7 @@ from benchmarks.bodies import SIZES, chat_request, differs_in_sampling_params_al
 from benchmarks.client import connected, load, request, send_once
 from benchmarks.peers import DIRECT, OURS, OURS_RAW, OURS_WITH_SERVICES, PLAIN, Missing, Peer, Peers, Pods
 from benchmarks.processes import cpu_seconds, peak_rss_bytes, reset_peak_rss, running
-from benchmarks.report import Cell, Row, Turn, cell_table, ratio, verdict
+from benchmarks.report import Cell, Row, Turn, cell_table, ratios, verdict
 from benchmarks.stub import GENERATE
 
 CHAT = "/v1/chat/completions"
@@ -43,7 +43,7 @@ class Plan:
     turn_seconds: float
 
 
-FULL = Plan(rounds=5, turn_seconds=0.5)
+FULL = Plan(rounds=10, turn_seconds=0.3)
 QUICK = Plan(rounds=2, turn_seconds=0.1)
 
 
@@ -105,7 +105,7 @@ def _verdicts(cells: Mapping[tuple[str, int], Cell]) -> Iterator[str]:
                 assert isinstance(ours, Row)
                 assert isinstance(plain, Row)
                 what = f"{name} vs {PLAIN} at {body}, {_plural(connections, 'connection')}"
-                yield verdict(what, ratio(ours, plain), target=1.0 if judged else None)
+                yield verdict(what, ratios(ours, plain), target=1.0 if judged else None)
 
 
 class _Bench:

@@ -114,23 +114,24 @@ def table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([written(lines[0]), written(rule), *map(written, lines[1:])])
 
 
-def ratio(ours: Row, theirs: Row) -> float:
-    """How long ours takes, theirs being 1: the median over rounds of the quotient of both medians in the round.
+def ratios(ours: Row, theirs: Row) -> list[float]:
+    """How long ours takes, theirs being 1, in each round: the quotient of both medians.
 
     Both turns of a round are seconds apart, so what else the machine does falls on both.
     """
-    return statistics.median(
+    return [
         statistics.median(our_turn.ms) / statistics.median(their_turn.ms)
         for our_turn, their_turn in zip(ours.turns, theirs.turns, strict=True)
-    )
+    ]
 
 
-def verdict(what: str, value: float, target: float | None) -> str:
-    """One line: the ratio in hundredths, and, if it has a target, whether it was met as printed."""
-    value = round(value, 2)
+def verdict(what: str, rounds: Sequence[float], target: float | None) -> str:
+    """One line: the rounds' median ratio, in hundredths, whether it meets its target if it has one, and their range."""
+    value = round(statistics.median(rounds), 2)
+    spread = f"rounds {min(rounds):.2f} to {max(rounds):.2f}"
     if target is None:
-        return f"{what}: ratio {value:.2f}"
-    return f"{what}: ratio {value:.2f} (target ≤ {target:.2f}): {'met' if value <= target else 'missed'}"
+        return f"{what}: ratio {value:.2f}; {spread}"
+    return f"{what}: ratio {value:.2f} (target ≤ {target:.2f}): {'met' if value <= target else 'missed'}; {spread}"
 
 
 def machine(packages: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.report import Row, Turn, cell_table, ratio, table, verdict
+from benchmarks.report import Row, Turn, cell_table, ratios, table, verdict
 
 
 def row(*turns: tuple[list[float], float]) -> Row:
@@ -20,24 +20,23 @@ def test_row_sums_up_its_turns() -> None:
     assert summed.peak_rss_mb == 20.0
 
 
-def test_ratio_is_taken_within_rounds_so_that_a_slow_round_does_not_count() -> None:
-    ours = row(([2.0], 0), ([20.0], 0), ([2.0], 0))
-    theirs = row(([4.0], 0), ([40.0], 0), ([1.0], 0))
-    assert ratio(ours, theirs) == 0.5
+def test_ratios_are_taken_within_rounds() -> None:
+    ours = row(([2.0, 2.0, 9.0], 0), ([20.0], 0))
+    theirs = row(([4.0], 0), ([40.0, 10.0, 10.0], 0))
+    assert ratios(ours, theirs) == [0.5, 2.0]
 
 
 @pytest.mark.parametrize(
-    ("value", "target", "line"),
+    ("rounds", "target", "line"),
     [
-        (0.5, 1.0, "x: ratio 0.50 (target ≤ 1.00): met"),
-        (1.0, 1.0, "x: ratio 1.00 (target ≤ 1.00): met"),
-        (1.004, 1.0, "x: ratio 1.00 (target ≤ 1.00): met"),
-        (1.006, 1.0, "x: ratio 1.01 (target ≤ 1.00): missed"),
-        (2.0, None, "x: ratio 2.00"),
+        ([0.9, 0.5, 0.4], 1.0, "x: ratio 0.50 (target ≤ 1.00): met; rounds 0.40 to 0.90"),
+        ([1.004], 1.0, "x: ratio 1.00 (target ≤ 1.00): met; rounds 1.00 to 1.00"),
+        ([1.006], 1.0, "x: ratio 1.01 (target ≤ 1.00): missed; rounds 1.01 to 1.01"),
+        ([1.0, 3.0], None, "x: ratio 2.00; rounds 1.00 to 3.00"),
     ],
 )
-def test_verdict(value: float, target: float | None, line: str) -> None:
-    assert verdict("x", value, target) == line
+def test_verdict(rounds: list[float], target: float | None, line: str) -> None:
+    assert verdict("x", rounds, target) == line
 
 
 def test_table_is_markdown_whose_columns_line_up() -> None:

@@ -14,6 +14,7 @@ from rendergen.launcher import Stack
 from tests.e2e.calls import CHAT, GENERATE, RED, RENDER, WHAT_COLOR, chat, ok
 from tests.e2e.engine_load import engine_is_busy, engine_is_idle, requests_running, tokens_generated
 from tests.e2e.polling import eventually
+from tests.e2e.stalls import again_if_the_machine_stalls
 from tests.support.raw_caller import RawCaller, raw_caller
 
 # How soon the engine must have stopped.
@@ -63,6 +64,7 @@ async def begin(caller: RawCaller, path: str, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
+@again_if_the_machine_stalls
 async def test_a_caller_who_leaves_stops_the_engine(stack: Stack, client: aiohttp.ClientSession, way: Way) -> None:
     """The connection closes in the midst of a generation; the engine aborts within a second or so."""
     [engine] = stack.vllm_engine_urls
@@ -80,6 +82,7 @@ async def test_a_caller_who_leaves_stops_the_engine(stack: Stack, client: aiohtt
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
+@again_if_the_machine_stalls
 async def test_a_caller_who_closes_in_good_order_stops_it_too(
     stack: Stack, client: aiohttp.ClientSession, way: Way
 ) -> None:
@@ -97,6 +100,7 @@ async def test_a_caller_who_closes_in_good_order_stops_it_too(
     assert await tokens_generated(client, engine) - before < ENDLESS["max_tokens"]
 
 
+@again_if_the_machine_stalls
 async def test_a_caller_who_leaves_does_not_hurt_another(stack: Stack, client: aiohttp.ClientSession) -> None:
     """Two requests under one id, of which one goes away: the other is answered in full."""
     [engine] = stack.vllm_engine_urls
@@ -122,6 +126,7 @@ async def test_a_caller_who_leaves_does_not_hurt_another(stack: Stack, client: a
     await engine_is_idle(client, engine, STOPPED_WITHIN_S)
 
 
+@again_if_the_machine_stalls
 async def test_a_request_is_aborted_by_its_id(stack: Stack, client: aiohttp.ClientSession) -> None:
     """The router passes vLLM's abort on to the pods, for a caller who generates by the raw path."""
     [engine] = stack.vllm_engine_urls

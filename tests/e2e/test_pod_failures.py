@@ -20,6 +20,7 @@ from tests.e2e.engine_load import engine_is_busy, engine_is_idle
 from tests.e2e.polling import LONGEST_S, eventually
 from tests.e2e.refusal import assert_refused
 from tests.e2e.service_process import service_process
+from tests.e2e.stalls import again_if_the_machine_stalls
 from tests.support.scripted_pod import Answer, Does, ScriptedPod, json_answer, raw, scripted_pod, streamed
 
 
@@ -28,6 +29,7 @@ def router(render: str, generate: str, *, ready: bool = True) -> AbstractAsyncCo
     return service_process("router", "--render-pods", render, "--generate-pods", generate, ready=ready)
 
 
+@again_if_the_machine_stalls
 async def test_a_generate_pod_that_is_killed(stack: Stack, client: aiohttp.ClientSession) -> None:
     """The request that was on it fails at once with a 502, the engine behind it stops, and the next one gets a 503."""
     [engine] = stack.vllm_engine_urls

@@ -42,6 +42,7 @@ def settings_from(arguments: list[str]) -> LaunchSettings:
         max_model_len=args.max_model_len,
         kv_cache_gib=args.kv_cache_gib,
         allowed_media_domains=tuple(args.allow_media_domain),
+        plugin=args.plugin,
         vllm_args=(*vllm_args, *for_vllm),
         log_dir=args.log_dir,
         check_memory=args.memory_check,
@@ -102,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     stack.add_argument(
         "--kv-cache-gib", type=int, default=defaults.kv_cache_gib, metavar="GIB", help="per engine, without a GPU"
+    )
+    stack.add_argument(
+        "--plugin",
+        action=argparse.BooleanOptionalAction,
+        default=defaults.plugin,
+        help="load rendergen's plugin into vLLM: payloads as frames, checked before the engine sees them",
     )
     stack.add_argument("--vllm-args", default="", metavar='"ARGS"', help="more flags for vLLM, as one string")
     stack.add_argument("--log-dir", type=Path, metavar="DIR", help="default: .rendergen/logs/<time>")

@@ -17,6 +17,9 @@ __all__ = ["Ports", "ProcessSpec", "Role", "plan", "ports_needed"]
 # No host name holds a slash, so this entry matches no URL, and vLLM refuses each before it even resolves a name.
 NO_REMOTE_MEDIA = "no-remote-media/"
 
+# The entry point in pyproject.toml. vLLM loads an endpoint plugin only where it is named.
+PLUGIN = "rendergen"
+
 
 class Role(StrEnum):
     """What a process of the stack is for."""
@@ -174,6 +177,7 @@ def _vllm_environment(settings: LaunchSettings, machine: Machine) -> dict[str, s
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # the default, 5 s, closes connections that the services still pool
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",  # a redirect could lead from an allowed host to any other
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_PLUGINS": PLUGIN if settings.plugin else "",
         **environment_for(machine.broken_torch_companions),
     }
     if settings.model_path is not None:

@@ -47,6 +47,9 @@ class LaunchSettings:
     allowed_media_domains: tuple[str, ...] = ()
     """Host names from which vLLM may fetch images. None: every remote URL is refused before a connection is opened."""
 
+    plugin: bool = True
+    """Load rendergen's plugin into vLLM; without it payloads go as JSON, and unchecked."""
+
     vllm_args: tuple[str, ...] = ()
     """More flags for both kinds of vLLM process; they win over the launcher's own."""
 

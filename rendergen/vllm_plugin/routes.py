@@ -1,0 +1,16 @@
+"""The plugin's routes, and the state behind them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from fastapi import FastAPI
+
+
+def attach(app: FastAPI) -> None:
+    """Add all routes to vLLM's app."""
+
+
+async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
+    """Called once vLLM's own state is made."""

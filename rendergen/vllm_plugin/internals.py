@@ -1,7 +1,7 @@
 """Which of vLLM's internals the plugin uses, and that they are there.
 
-vLLM promises none of them: they are of 0.32.0, and may move or change in any other version. One that is missing is found
-at start-up and named, rather than by the first request.
+vLLM promises none of them: they are of 0.32.0, and may move or change in any other version. One that is missing is
+found at start-up and named, rather than by the first request.
 """
 
 from __future__ import annotations

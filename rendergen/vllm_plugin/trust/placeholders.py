@@ -91,7 +91,9 @@ def check_mask(item: Item, expected: torch.Tensor | None) -> None:
             f"{int(expected.sum())}: JSON cannot carry the mask, send the payload as frames"
         )
     elif not torch.equal(item.is_embed, expected):
+        at = int(torch.nonzero(item.is_embed != expected)[0])
         raise BadPayload(
-            f"{item}: its is_embed mask gives an embedding to {embeddings_taken(item)} tokens, not to the "
-            f"{int(expected.sum())} that this model's processor says"
+            f"{item}: its is_embed mask gives token {item.offset + at} of the prompt "
+            f"{'an' if item.is_embed[at] else 'no'} embedding, against this model's processor; "
+            f"it has {embeddings_taken(item)} in all, and the processor's {int(expected.sum())}"
         )

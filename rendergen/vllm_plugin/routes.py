@@ -19,6 +19,7 @@ from rendergen.vllm_plugin.render import RecordingRender, RenderRoutes
 from rendergen.vllm_plugin.settings import PluginSettings
 from rendergen.vllm_plugin.trust.checks import Checks
 from rendergen.vllm_plugin.trust.fingerprint import fingerprint_of
+from rendergen.vllm_plugin.trust.geometry import Geometry
 from rendergen.vllm_plugin.trust.keys import Keys
 
 INFO = "/inference/v1/rendergen"
@@ -78,7 +79,14 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         settings.max_body_bytes,
     )
     if engine_client is not None:
-        checks = Checks(fingerprint, keys, settings.allow_content_parts, settings.allow_transfer_params)
+        checks = Checks(
+            fingerprint,
+            keys,
+            Geometry.of(state.vllm_config, state.online_renderer.renderer.tokenizer),
+            state.vllm_config.model_config.get_vocab_size(),
+            settings.allow_content_parts,
+            settings.allow_transfer_params,
+        )
         state.rendergen_generate = GenerateRoute(
             with_prepared_inputs(state.serving_tokens), checks, settings.max_body_bytes
         )

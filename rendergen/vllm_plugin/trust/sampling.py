@@ -16,7 +16,6 @@ import numpy as np
 from vllm import SamplingParams
 
 from rendergen.vllm_plugin.errors import BadPayload
-from rendergen.vllm_plugin.internals import Need
 
 TOKEN_IDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "trace_decode_token_ids", "logit_bias")
 """Fields whose elements (or keys) are token ids: each becomes an index into the logits."""
@@ -30,17 +29,6 @@ NOT_WITH_TRACE = (
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 """Members of `extra_args` that make an engine fetch another pod's caches."""
 
-NEEDS: tuple[Need, ...] = (
-    Need(
-        "vllm",
-        "SamplingParams",
-        fields=(
-            *TOKEN_IDS,
-            *NOT_WITH_TRACE,
-            *("n", "repetition_penalty", "extra_args"),
-        ),
-    ),
-)
 
 MAX_DEPTH = 32
 """How deep lists and objects may be nested. Deeper ones exhaust the stack of whatever packs or unpacks them."""

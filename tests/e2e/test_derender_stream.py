@@ -163,3 +163,65 @@ async def test_what_the_stream_lacks_is_refused(stack: Stack, client: aiohttp.Cl
     """Rather than left out without a word."""
     reply = await derendered(client, stack, CHAT, ONLY_WHOLE[case], generate_streams=True)
     assert (reply.status, reply.json()["error"]["param"]) == (400, "prompt_logprobs")
+
+
+COMPLETION_REQUESTS = {
+    "plain": completion(),
+    "by token ids": completion([16, 17, 18, 19]),
+    "16 tokens, which are the default": {**completion(ignore_eos=True), "max_tokens": None},
+    "usage": completion(**USAGE),
+    "usage all along": completion(stream_options={"include_usage": True, "continuous_usage_stats": True}),
+    "logprobs": completion(logprobs=3),
+    "logprobs of the sampled tokens alone": completion(logprobs=0),
+    "logprobs as token ids": completion(logprobs=2, return_tokens_as_token_ids=True),
+    "odd logprobs": completion("빨간색", logprobs=4, temperature=2.0, seed=3, max_tokens=30),
+    "a stop string": completion(max_tokens=40, stop=["9 1"]),
+    "token ids": completion(return_token_ids=True),
+    "three choices": completion(n=3, temperature=1.3, seed=4, **USAGE),
+    "echoed": completion(echo=True, max_tokens=4),
+    "echoed from token ids": completion([16, 17, 18, 19], echo=True),
+    "echoed with token ids": completion(echo=True, return_token_ids=True),
+    "a JSON schema": completion(response_format=schema("a"), max_tokens=20),
+}
+
+COMPLETIONS_ONLY_WHOLE = {
+    "prompt logprobs": completion(prompt_logprobs=2),
+    "echoed with logprobs": completion(echo=True, logprobs=2),
+    "the prompt alone, with logprobs": completion(echo=True, logprobs=2, max_tokens=0),
+}
+
+
+@pytest.mark.parametrize("generate_streams", [True, False], ids=["generate streams", "generate whole"])
+@pytest.mark.parametrize("case", COMPLETION_REQUESTS)
+async def test_a_text_stream_is_that_of_one_server(
+    stack: Stack, client: aiohttp.ClientSession, case: str, generate_streams: bool
+) -> None:
+    """The same of `/v1/completions`."""
+    request = {**COMPLETION_REQUESTS[case], "stream": True}
+    ours = await derendered(client, stack, COMPLETIONS, request, generate_streams=generate_streams)
+    theirs = await post(client, stack.vllm_engine_urls[0] + COMPLETIONS, request)
+    assert chat_joined(ours.text()) == chat_joined(theirs.text())
+
+
+@pytest.mark.parametrize("generate_streams", [True, False], ids=["generate streams", "generate whole"])
+@pytest.mark.parametrize("case", [*COMPLETION_REQUESTS, *COMPLETIONS_ONLY_WHOLE])
+async def test_a_text_completion_is_that_of_one_server(
+    stack: Stack, client: aiohttp.ClientSession, case: str, generate_streams: bool
+) -> None:
+    """Every member, ids and times aside."""
+    if generate_streams and case in COMPLETIONS_ONLY_WHOLE:
+        pytest.skip("generate's stream does not have what it needs")
+    request = {**{**COMPLETION_REQUESTS, **COMPLETIONS_ONLY_WHOLE}[case]}
+    request.pop("stream_options", None)
+    ours = await derendered(client, stack, COMPLETIONS, request, generate_streams=generate_streams)
+    assert ours.status == 200, ours.text()
+    assert without_own(ours.json()) == without_own(await ok(client, stack.vllm_engine_urls[0] + COMPLETIONS, request))
+
+
+async def test_two_thousand_tokens(stack: Stack, client: aiohttp.ClientSession) -> None:
+    """A long stream is as right at its end as at its beginning."""
+    request = chat("Count to 50", max_tokens=2000, ignore_eos=True, stream=True, **USAGE)
+    ours = await derendered(client, stack, CHAT, request, generate_streams=True)
+    theirs = chat_joined((await post(client, stack.vllm_engine_urls[0] + CHAT, request)).text())
+    assert theirs["usages"]["all"]["completion_tokens"] == 2000
+    assert chat_joined(ours.text()) == theirs

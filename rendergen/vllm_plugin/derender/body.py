@@ -49,6 +49,11 @@ class RequestBody:
                 return bytes(body)
         return b""
 
+    async def turn(self) -> None:
+        """Let others on the event loop go on, and what is before a wait be done."""
+        await self._before_wait()
+        await asyncio.sleep(0)
+
     async def line(self, max_bytes: int) -> bytes:
         """The bytes up to the first LF, without it.
 

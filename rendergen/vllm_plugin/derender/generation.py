@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from vllm.exceptions import GenerationError
 from vllm.logprobs import Logprob
 from vllm.outputs import RequestOutput
@@ -17,12 +18,18 @@ from rendergen.vllm_plugin.derender.choices import Choice, text_params
 from rendergen.vllm_plugin.derender.context import Context
 from rendergen.vllm_plugin.derender.events import EventReader
 from rendergen.vllm_plugin.derender.failures import AnsweredError, BrokenGeneration, CallerLeft, Failure
-from rendergen.vllm_plugin.derender.generated import Generated, GeneratedChoice, decode
+from rendergen.vllm_plugin.derender.generated import Generated, GeneratedChoice, Logprobs, decode
 from rendergen.vllm_plugin.derender.limits import DerenderLimits
 from rendergen.vllm_plugin.errors import BadPayload, Refusal
 
 _DONE = b"[DONE]"
 _BLANKS = b" \t\r\n"
+
+# So many steps of a stream are taken before others on the event loop have their turn.
+_STEPS_A_TURN = 16
+
+# So many tokens in one piece are taken as one step.
+_TOGETHER = 16
 
 # An answer that is longer is read off the event loop.
 _SMALL_BYTES = 64 * 1024
@@ -77,16 +84,18 @@ class Generation:
 
     async def _deltas(self, choices: Sequence[Choice]) -> AsyncIterator[RequestOutput]:
         output: RequestOutput | None = None
-        async for generated, off_loop in self._generated():
+        count = 0
+        async for generated, _ in self._generated():
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
-                if off_loop:
-                    await asyncio.to_thread(choice.take, piece)
-                else:
-                    choice.take(piece)
-                self._check_length(choice)
-                output = self._output(generated, [choice.delta(piece)], choice.finish_reason is not None)
-                yield output
+                for step in _steps(piece):
+                    choice.take(step)
+                    self._check_length(choice)
+                    output = self._output(generated, [choice.delta(step)], choice.finish_reason is not None)
+                    yield output
+                    count += 1
+                    if count % _STEPS_A_TURN == 0:
+                        await self._body.turn()
             if output is not None:
                 _note_metrics(output, generated)
         _check_finished(choices)
@@ -164,6 +173,24 @@ class Generation:
                     raise BrokenGeneration(f"generate's stream has more than {self._limits.events} events")
                 yield decode(data), False
             chunk = await self._body.chunk()
+
+
+def _steps(piece: GeneratedChoice) -> Iterator[GeneratedChoice]:
+    """The piece token by token, as an engine makes them: parsers of streams are written for that.
+
+    An engine that is ahead of its reader puts some tokens together; a few are left so.
+    """
+    token_ids = piece.token_ids or []
+    if len(token_ids) <= _TOGETHER:
+        yield piece
+        return
+    positions = piece.logprobs.content if piece.logprobs is not None else None
+    last = len(token_ids) - 1
+    for i, token_id in enumerate(token_ids[:last]):
+        logprobs = Logprobs(positions[i : i + 1]) if positions is not None else None
+        yield GeneratedChoice(piece.index, [token_id], logprobs)
+    rest = Logprobs(positions[last:]) if positions is not None else None
+    yield msgspec.structs.replace(piece, token_ids=token_ids[last:], logprobs=rest)
 
 
 def _check_finished(choices: Sequence[Choice]) -> None:

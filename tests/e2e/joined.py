@@ -6,8 +6,10 @@ import json
 from itertools import groupby
 from typing import Any
 
-# Of an answer, these differ each time it is given, or from one server's configuration to another's.
-OWN = frozenset({"id", "created", "system_fingerprint", "created_at", "signature", "call_id", "item_id"})
+# Of an answer, these differ each time it is given, or are known to its own server alone.
+OWN = frozenset(
+    {"id", "created", "system_fingerprint", "created_at", "signature", "call_id", "item_id", "cached_tokens"}
+)
 
 
 def events_of(stream: str) -> list[Any]:
@@ -75,6 +77,40 @@ def _join(joined: dict[str, Any], choice: dict[str, Any]) -> None:
 def _join_logprobs(joined: dict[str, Any], logprobs: dict[str, Any]) -> None:
     for name, values in logprobs.items():
         joined[name] = joined.get(name, []) + (values or [])
+
+
+def messages_joined(stream: str) -> list[Any]:
+    """A stream of Anthropic's events; deltas of one kind that follow each other are one."""
+    joined: list[Any] = []
+    for event in events_of(stream):
+        event = without_own(event)
+        before = joined[-1] if joined else {}
+        if event["type"] == "content_block_delta" and before.get("type") == event["type"]:
+            _add_text(before["delta"], event["delta"])
+        else:
+            joined.append(event)
+    return joined
+
+
+def responses_joined(stream: str) -> list[Any]:
+    """A stream of OpenAI's Responses events; deltas of one kind that follow each other are one."""
+    joined: list[Any] = []
+    for event in events_of(stream):
+        event = without_own(event)
+        event.pop("sequence_number")
+        before = joined[-1] if joined else {}
+        if event["type"].endswith(".delta") and before.get("type") == event["type"]:
+            _add_text(before, event)
+            before["logprobs"] = [*(before.get("logprobs") or ()), *(event.get("logprobs") or ())]
+        else:
+            joined.append(event)
+    return joined
+
+
+def _add_text(before: dict[str, Any], delta: dict[str, Any]) -> None:
+    for name in ("text", "thinking", "partial_json", "delta"):
+        if name in delta:
+            before[name] = (before.get(name) or "") + (delta[name] or "")
 
 
 def without_own(value: Any) -> Any:

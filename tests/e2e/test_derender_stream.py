@@ -17,7 +17,7 @@ from rendergen.tiny_model import TINY_MODEL_NAME, TINY_MODEL_PATH
 from rendergen.tiny_model.abilities import ABILITIES, REPORT_COLOR_TOOL
 from tests.e2e.calls import CHAT, RED, WHAT_COLOR, chat, ok, post
 from tests.e2e.derendered import context_of, derender, derendered, generated, rendered
-from tests.e2e.joined import chat_joined, events_of, without_own
+from tests.e2e.joined import chat_joined, messages_joined, responses_joined, without_own
 
 COMPLETIONS = "/v1/completions"
 MESSAGES = "/v1/messages"
@@ -225,3 +225,102 @@ async def test_two_thousand_tokens(stack: Stack, client: aiohttp.ClientSession) 
     theirs = chat_joined((await post(client, stack.vllm_engine_urls[0] + CHAT, request)).text())
     assert theirs["usages"]["all"]["completion_tokens"] == 2000
     assert chat_joined(ours.text()) == theirs
+
+
+async def test_candidates_beside_the_sampled_token(stack: Stack, client: aiohttp.ClientSession) -> None:
+    """Completions give one candidate more where the sampled token is none of them; generate has to be asked for it."""
+    request = completion(logprobs=2, temperature=2.0, top_k=-1, seed=1, max_tokens=40)
+    payload = await rendered(client, stack, COMPLETIONS, request)
+    payload["sampling_params"]["logprobs"] += 1
+    answer = await generated(client, stack, payload, stream=True)
+    ours = await derender(client, stack, COMPLETIONS, context_of(payload, request) + answer)
+    theirs = await ok(client, stack.vllm_engine_urls[0] + COMPLETIONS, request)
+    assert {len(each) for each in theirs["choices"][0]["logprobs"]["top_logprobs"]} == {2, 3}
+    assert without_own(ours.json()) == without_own(theirs)
+
+
+def message(*parts: Any, **members: Any) -> dict[str, Any]:
+    """Anthropic's form of a request."""
+    content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    request = {"model": TINY_MODEL_NAME, "temperature": 0, "max_tokens": 60}
+    return {**request, "messages": [{"role": "user", "content": content}], **members}
+
+
+RED_SOURCE = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": RED["image_url"]["url"].partition(",")[2]},
+}
+ANTHROPIC_TOOL = {
+    "name": "report_color",
+    "description": "Report the color of the image.",
+    "input_schema": REPORT_COLOR_TOOL["function"]["parameters"],
+}
+
+MESSAGE_REQUESTS = {
+    "text": message("Count to 20"),
+    "cut short": message("Count to 20", max_tokens=5),
+    "16 tokens": message("Count to 20", max_tokens=16),
+    "a stop sequence": message("Count to 20", stop_sequences=["5 6"]),
+    "an image": message(RED_SOURCE, WHAT_COLOR),
+    "Korean": message(RED_SOURCE, "이 이미지를 설명해 주세요."),
+    "a tool": message(RED_SOURCE, WHAT_COLOR, tools=[ANTHROPIC_TOOL]),
+    "a tool that must be called": message(RED_SOURCE, WHAT_COLOR, tools=[ANTHROPIC_TOOL], tool_choice={"type": "any"}),
+    "a tool that is named": message(
+        RED_SOURCE, WHAT_COLOR, tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "report_color"}
+    ),
+    "thinking": message(RED_SOURCE, WHAT_COLOR, chat_template_kwargs={"enable_thinking": True}),
+    "thinking disabled": message("Count to 3", thinking={"type": "disabled"}),
+}
+
+
+@pytest.mark.parametrize("generate_streams", [True, False], ids=["generate streams", "generate whole"])
+@pytest.mark.parametrize("case", MESSAGE_REQUESTS)
+async def test_a_message_is_that_of_one_server(
+    stack: Stack, client: aiohttp.ClientSession, case: str, generate_streams: bool
+) -> None:
+    """Anthropic's API: streamed, and not."""
+    url = stack.vllm_engine_urls[0] + MESSAGES
+    request = MESSAGE_REQUESTS[case]
+    ours = await derendered(client, stack, MESSAGES, request, generate_streams=generate_streams)
+    assert without_own(ours.json()) == without_own(await ok(client, url, request))
+    request = {**request, "stream": True}
+    ours = await derendered(client, stack, MESSAGES, request, generate_streams=generate_streams)
+    assert messages_joined(ours.text()) == messages_joined((await post(client, url, request)).text())
+
+
+def response(*parts: Any, **members: Any) -> dict[str, Any]:
+    """A request of OpenAI's Responses."""
+    content = [{"type": "input_text", "text": part} if isinstance(part, str) else part for part in parts]
+    request = {"model": TINY_MODEL_NAME, "temperature": 0, "max_output_tokens": 60}
+    return {**request, "input": [{"role": "user", "content": content}], **members}
+
+
+RED_INPUT = {"type": "input_image", "detail": "auto", "image_url": RED["image_url"]["url"]}
+RESPONSES_TOOL = {"type": "function", "strict": None, **REPORT_COLOR_TOOL["function"]}
+
+RESPONSE_REQUESTS = {
+    "text": response("Count to 20"),
+    "a string": response(input="Count to 20"),
+    "cut short": response("Count to 20", max_output_tokens=5),
+    "an image": response(RED_INPUT, WHAT_COLOR),
+    "Korean": response(RED_INPUT, "이 이미지를 설명해 주세요."),
+    "a tool": response(RED_INPUT, WHAT_COLOR, tools=[RESPONSES_TOOL], tool_choice="auto"),
+    "a tool that must be called": response(RED_INPUT, WHAT_COLOR, tools=[RESPONSES_TOOL], tool_choice="required"),
+    "thinking": response(RED_INPUT, WHAT_COLOR, chat_template_kwargs={"enable_thinking": True}),
+    "logprobs": response("Count to 5", top_logprobs=2, include=["message.output_text.logprobs"]),
+}
+
+
+@pytest.mark.parametrize("generate_streams", [True, False], ids=["generate streams", "generate whole"])
+@pytest.mark.parametrize("case", RESPONSE_REQUESTS)
+async def test_a_response_is_that_of_one_server(
+    stack: Stack, client: aiohttp.ClientSession, case: str, generate_streams: bool
+) -> None:
+    """OpenAI's Responses: streamed, and not."""
+    url = stack.vllm_engine_urls[0] + RESPONSES
+    request = RESPONSE_REQUESTS[case]
+    ours = await derendered(client, stack, RESPONSES, request, generate_streams=generate_streams)
+    assert without_own(ours.json()) == without_own(await ok(client, url, request))
+    request = {**request, "stream": True}
+    ours = await derendered(client, stack, RESPONSES, request, generate_streams=generate_streams)
+    assert responses_joined(ours.text()) == responses_joined((await post(client, url, request)).text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -64,6 +64,7 @@ class DerenderAnswer(Response):
     async def _answer(self, body: RequestBody, writer: _Writer) -> None:
         answer, generation = await self._start(body)
         if isinstance(answer, AsyncGenerator):
+            writer.may_start = lambda: generation.began
             await self._stream(answer, generation, writer)
         else:
             await writer.document(self._dialect.document(answer))
@@ -101,6 +102,7 @@ class DerenderAnswer(Response):
                 raise _failure(generation, error) from error
         if generation.failure is not None:
             raise generation.failure
+        writer.may_start = lambda: True
         await writer.flush()
 
     async def _fail(self, failure: Refusal | AnsweredError, writer: _Writer) -> None:
@@ -119,6 +121,8 @@ class _Writer:
         self.started = False
         """Whether the head has been sent, after which there is no other status."""
         self.pieces = 0
+        self.may_start: Callable[[], bool] = lambda: True
+        """Whether the head may be sent yet."""
         self._send = send
         self._silence_s = silence_s
         self._gathered: list[str] = []
@@ -134,7 +138,7 @@ class _Writer:
 
     async def flush(self) -> None:
         """Send what was gathered. Raises CallerLeft when it is not taken for too long."""
-        if self._gathered:
+        if self._gathered and (self.started or self.may_start()):
             data = "".join(self._gathered).encode("utf-8", "surrogatepass")
             self._gathered.clear()
             await self._send_all(200, _STREAM_HEADERS, data)

@@ -53,6 +53,8 @@ class Generation:
     ) -> None:
         self.failure: Failure | None = None
         """What ended it before its time. The serving layer is then told that the engine failed."""
+        self.began = False
+        """Whether anything of an answer came. Until then, an error can still be said by a status."""
         self._body = body
         self._context = context
         self._prompt = context.prompt()
@@ -159,7 +161,9 @@ class Generation:
         if first.startswith(b"{"):  # no event stream begins so: its lines are `field: value` or `: comment`
             data = await self._body.rest(self._limits.answer_bytes, first)
             off_loop = len(data) > _SMALL_BYTES
-            yield await asyncio.to_thread(decode, data) if off_loop else decode(data), off_loop
+            whole = await asyncio.to_thread(decode, data) if off_loop else decode(data)
+            self.began = True
+            yield whole, off_loop
             return
         reader = EventReader(self._limits.event_bytes)
         count = 0
@@ -171,7 +175,9 @@ class Generation:
                 count += 1
                 if count > self._limits.events:
                     raise BrokenGeneration(f"generate's stream has more than {self._limits.events} events")
-                yield decode(data), False
+                event = decode(data)
+                self.began = True
+                yield event, False
             chunk = await self._body.chunk()
 
 

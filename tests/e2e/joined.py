@@ -6,10 +6,11 @@ import json
 from itertools import groupby
 from typing import Any
 
-# Of an answer, these differ each time it is given, or are known to its own server alone.
-OWN = frozenset(
-    {"id", "created", "system_fingerprint", "created_at", "signature", "call_id", "item_id", "cached_tokens"}
-)
+# Of an answer, these differ each time it is given, or from one server's configuration to another's.
+OWN = frozenset({"id", "created", "system_fingerprint", "created_at", "signature", "call_id", "item_id"})
+
+# What only the engine's own server knows.
+ENGINE_ALONE = frozenset({"cached_tokens"})
 
 
 def events_of(stream: str) -> list[Any]:
@@ -116,7 +117,11 @@ def _add_text(before: dict[str, Any], delta: dict[str, Any]) -> None:
 def without_own(value: Any) -> Any:
     """An answer without ids and times. Of a tool call's id, that there is one."""
     if isinstance(value, dict):
-        return {name: bool(each) if name in OWN else without_own(each) for name, each in value.items()}
+        return {
+            name: bool(each) if name in OWN else without_own(each)
+            for name, each in value.items()
+            if name not in ENGINE_ALONE
+        }
     if isinstance(value, list):
         return [without_own(each) for each in value]
     return value

@@ -28,11 +28,9 @@ _BLANKS = b" \t\r\n"
 # So many steps of a stream are taken before others on the event loop have their turn.
 _STEPS_A_TURN = 16
 
-# So many tokens in one piece are taken as one step.
-_TOGETHER = 16
-
-# An answer that is longer is read off the event loop.
-_SMALL_BYTES = 64 * 1024
+# What is more is worked on off the event loop, where that can be done at once.
+_FEW_TOKENS = 256
+_FEW_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +85,10 @@ class Generation:
     async def _deltas(self, choices: Sequence[Choice]) -> AsyncIterator[RequestOutput]:
         output: RequestOutput | None = None
         count = 0
-        async for generated, _ in self._generated():
+        async for generated, whole in self._generated():
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
-                for step in _steps(piece):
+                for step in _steps(piece) if whole else (piece,):
                     choice.take(step)
                     self._check_length(choice)
                     output = self._output(generated, [choice.delta(step)], choice.finish_reason is not None)
@@ -104,10 +102,10 @@ class Generation:
 
     async def _whole(self, choices: Sequence[Choice], params: SamplingParams) -> RequestOutput:
         last = Generated()
-        async for generated, off_loop in self._generated():
+        async for generated, _ in self._generated():
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
-                if off_loop:
+                if len(piece.token_ids or ()) > _FEW_TOKENS:
                     await asyncio.to_thread(choice.take, piece)
                 else:
                     choice.take(piece)
@@ -151,7 +149,7 @@ class Generation:
         )
 
     async def _generated(self) -> AsyncIterator[tuple[Generated, bool]]:
-        """Each event, or the whole answer; and whether it is so long that work on it should leave the event loop."""
+        """Each event, or the whole answer; and whether it is the whole."""
         first = b""
         while not first:
             chunk = await self._body.chunk()
@@ -160,10 +158,9 @@ class Generation:
             first = chunk.lstrip(_BLANKS)
         if first.startswith(b"{"):  # no event stream begins so: its lines are `field: value` or `: comment`
             data = await self._body.rest(self._limits.answer_bytes, first)
-            off_loop = len(data) > _SMALL_BYTES
-            whole = await asyncio.to_thread(decode, data) if off_loop else decode(data)
+            whole = await asyncio.to_thread(decode, data) if len(data) > _FEW_BYTES else decode(data)
             self.began = True
-            yield whole, off_loop
+            yield whole, True
             return
         reader = EventReader(self._limits.event_bytes)
         count = 0
@@ -182,12 +179,9 @@ class Generation:
 
 
 def _steps(piece: GeneratedChoice) -> Iterator[GeneratedChoice]:
-    """The piece token by token, as an engine makes them: parsers of streams are written for that.
-
-    An engine that is ahead of its reader puts some tokens together; a few are left so.
-    """
+    """The piece token by token, as an engine makes them: parsers of streams are written for that."""
     token_ids = piece.token_ids or []
-    if len(token_ids) <= _TOGETHER:
+    if not token_ids:
         yield piece
         return
     positions = piece.logprobs.content if piece.logprobs is not None else None

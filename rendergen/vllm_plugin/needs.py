@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rendergen.vllm_plugin.derender import needs as derender
 from rendergen.vllm_plugin.internals import Need
 from rendergen.vllm_plugin.trust import needs as trust
 
@@ -58,4 +59,4 @@ ITEMS = (
     Need("vllm.multimodal.inputs", "MultiModalSharedField", fields=("keep_on_cpu", "batch_size")),
     Need("vllm.v1.serial_utils", "MsgpackEncoder", ("size_threshold",)),
 )
-NEEDS: tuple[Need, ...] = (*RENDER, *GENERATE, *ITEMS, *trust.NEEDS)
+NEEDS: tuple[Need, ...] = (*RENDER, *GENERATE, *ITEMS, *trust.NEEDS, *derender.NEEDS)

@@ -12,7 +12,9 @@ from fastapi.routing import APIRoute
 
 import rendergen
 from rendergen.payload.frames import MEDIA_TYPE, VERSION
+from rendergen.vllm_plugin import derender
 from rendergen.vllm_plugin.attestation import Attestor
+from rendergen.vllm_plugin.derender.dialects import DIALECTS
 from rendergen.vllm_plugin.gate import RenderGate
 from rendergen.vllm_plugin.generate import GenerateRoute, with_prepared_inputs
 from rendergen.vllm_plugin.render import RecordingRender, RenderRoutes
@@ -43,6 +45,7 @@ def attach(app: FastAPI) -> None:
         app.add_api_route(RENDER_COMPLETIONS, _render_completions, methods=["POST"])
     if GENERATE in served:
         app.add_api_route(GENERATE, _generate, methods=["POST"])
+    derender.attach(app)
 
 
 async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
@@ -59,7 +62,7 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         "fingerprint": fingerprint,
         "signing": bool(keys),
         "role": "render" if engine_client is None else "generate",
-        "supports": {"frames": True, "derender_stream": []},
+        "supports": {"frames": True, "derender_stream": [dialect.path for dialect in DIALECTS]},
         "limits": {
             "max_body_bytes": settings.max_body_bytes,
             "max_renders": settings.max_renders,
@@ -78,6 +81,7 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         Attestor(fingerprint, keys),
         settings.max_body_bytes,
     )
+    derender.init_state(state, args)
     if engine_client is not None:
         checks = Checks(
             fingerprint,

@@ -1,15 +1,20 @@
-"""The payload that a render pod makes and a generate pod takes: looked at and edited as raw JSON, never decoded."""
+"""The payload that a render pod makes and a generate pod takes: looked at and edited as it is, never decoded."""
 
 from rendergen.payload.capture import MemberCapture
 from rendergen.payload.errors import (
     DuplicateMember,
     LimitExceeded,
+    MalformedFrames,
     MalformedJson,
     MemberTooLarge,
     NotAnObject,
+    OtherFramesVersion,
     PayloadError,
+    SeveralPayloads,
+    TruncatedFrames,
     TruncatedJson,
 )
+from rendergen.payload.frame_splice import FRAMES_MEDIA_TYPE, FRAMES_VERSION, FrameSplicer, TokenIds, read_token_ids
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
 from rendergen.payload.members import Piece, index_members, set_members, split_list
 from rendergen.payload.sampling_params import SamplingParamsEdit, merge_sampling_params
@@ -18,26 +23,35 @@ from rendergen.payload.splice import SamplingParamsSplicer, splice_sampling_para
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "FRAMES_MEDIA_TYPE",
+    "FRAMES_VERSION",
     "DuplicateMember",
     "Event",
+    "FrameSplicer",
     "LimitExceeded",
     "Limits",
+    "MalformedFrames",
     "MalformedJson",
     "MemberCapture",
     "MemberScanner",
     "MemberTooLarge",
     "NotAnObject",
     "ObjectEnded",
+    "OtherFramesVersion",
     "PayloadError",
     "Piece",
     "SamplingParamsEdit",
     "SamplingParamsSplicer",
+    "SeveralPayloads",
     "Span",
+    "TokenIds",
+    "TruncatedFrames",
     "TruncatedJson",
     "ValueEnded",
     "ValueStarted",
     "index_members",
     "merge_sampling_params",
+    "read_token_ids",
     "set_members",
     "splice_sampling_params",
     "split_list",

@@ -1,0 +1,229 @@
+"""Setting the sampling params of a payload in frames while it passes. The format: docs/payload-format.md."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import msgpack  # type: ignore[import-untyped]
+
+from rendergen.payload.errors import (
+    LimitExceeded,
+    MalformedFrames,
+    MalformedJson,
+    MemberTooLarge,
+    OtherFramesVersion,
+    SeveralPayloads,
+    TruncatedFrames,
+)
+from rendergen.payload.members import Piece
+from rendergen.payload.sampling_params import SAMPLING_PARAMS, SamplingParamsEdit, merge_sampling_params
+
+FRAMES_MEDIA_TYPE = "application/vnd.rendergen.payload.v1"
+FRAMES_VERSION = 1
+
+MIB = 1024 * 1024
+TOKEN_IDS = "token_ids"
+
+_MAGIC = b"\x89RGPAY\r\n"
+# Magic, version, index, count, zero, bytes of the head, zero, bytes of the tensor area.
+_PREAMBLE = struct.Struct("<8s4HIIQ")
+_LENGTH = struct.Struct("<I")
+_TOKEN_BYTES = 4
+_ALIGNMENT = 16
+
+
+class _Section(Enum):
+    """The sections of a payload, in order."""
+
+    PREAMBLE = auto()
+    HEAD = auto()
+    PADDING = auto()
+    TENSORS = auto()
+    PARAMS_LENGTH = auto()
+    PARAMS = auto()
+    END = auto()
+
+
+# What is not given out before it is whole.
+_HELD_BACK = frozenset({_Section.PREAMBLE, _Section.PARAMS_LENGTH, _Section.PARAMS})
+
+
+class FrameSplicer:
+    """Takes a payload in chunks, and gives out the same bytes but for the tail: the sampling params and their length.
+
+    Bytes are given out as soon as they are read, as views of the chunk they came in. Held are the preamble until it is
+    whole, a copy of the head (up to `max_head_bytes`), and the tail (up to `max_sampling_params_bytes`). The tensors
+    are counted, and never looked at.
+
+    With `grow_by`, at least the edit's `most_growth()`, the payload grows by exactly so many bytes, so that its length
+    is known before its sampling params have come: they get spaces before their closing brace.
+
+    An answer of several payloads (completions of several prompts) is refused before anything of it is given out: each
+    would be a request of its own.
+
+    Raises `MalformedFrames` (with offsets in the payload) for what is no payload or goes on after its end,
+    `OtherFramesVersion`, `SeveralPayloads`, `LimitExceeded` beyond the limits, and `NotAnObject` or what
+    `index_members` does for the sampling params. What was given out before an error is the beginning of a payload that
+    must not be completed.
+    """
+
+    def __init__(
+        self,
+        edit: SamplingParamsEdit,
+        *,
+        max_head_bytes: int = 16 * MIB,
+        max_sampling_params_bytes: int = 4 * MIB,
+        grow_by: int | None = None,
+    ) -> None:
+        self._edit = edit
+        self._grow_by = grow_by
+        self._max_head_bytes = max_head_bytes
+        self._max_params_bytes = max_sampling_params_bytes
+        self._section = _Section.PREAMBLE
+        self._left = _PREAMBLE.size
+        self._position = 0
+        self._held = bytearray()
+        self._head_bytes = 0
+        self._tensor_bytes = 0
+        self._head = b""
+
+    @property
+    def head(self) -> bytes:
+        """The head, a msgpack map as received, once it has passed."""
+        if self._section in (_Section.PREAMBLE, _Section.HEAD):
+            raise RuntimeError("the head has not been passed yet")
+        return self._head
+
+    def feed(self, chunk: bytes) -> list[Piece]:
+        """Take the next bytes of the payload. Returns what can be sent on now, in order."""
+        if self._section is _Section.TENSORS and len(chunk) < self._left:
+            self._left -= len(chunk)
+            self._position += len(chunk)
+            return [chunk] if chunk else []
+        pieces: list[Piece] = []
+        rest = memoryview(chunk)
+        while rest or not self._left:
+            if self._section is _Section.END:
+                if rest:
+                    raise MalformedFrames(self._position, "something follows the payload")
+                break
+            part, rest = rest[: self._left], rest[self._left :]
+            self._left -= len(part)
+            self._position += len(part)
+            if self._section is not _Section.TENSORS:
+                self._held += part
+            if self._section not in _HELD_BACK:
+                pieces.append(part)
+            if not self._left:
+                pieces.append(self._end_section())
+        return [piece for piece in pieces if piece]
+
+    def finish(self) -> list[Piece]:
+        """The payload has ended. Raises `TruncatedFrames`, a `MalformedFrames`, if it has come only in part."""
+        if self._section is not _Section.END:
+            raise TruncatedFrames(self._position)
+        return []
+
+    def _end_section(self) -> bytes:
+        """The section has come as a whole: begin the next. Returns what was held back of it and can go out now."""
+        held = bytes(self._held)
+        self._held.clear()
+        match self._section:
+            case _Section.PREAMBLE:
+                self._read_preamble(held)
+                self._begin(_Section.HEAD, self._head_bytes)
+                return held
+            case _Section.HEAD:
+                self._head = held
+                self._begin(_Section.PADDING, -self._head_bytes % _ALIGNMENT)
+            case _Section.PADDING:
+                if any(held):
+                    raise MalformedFrames(self._position - len(held), "the head's padding is not all zeros")
+                self._begin(_Section.TENSORS, self._tensor_bytes)
+            case _Section.TENSORS:
+                self._begin(_Section.PARAMS_LENGTH, _LENGTH.size)
+            case _Section.PARAMS_LENGTH:
+                [size] = _LENGTH.unpack(held)
+                if size > self._max_params_bytes:
+                    raise MemberTooLarge(SAMPLING_PARAMS, self._max_params_bytes)
+                self._begin(_Section.PARAMS, size)
+            case _Section.PARAMS:
+                params = self._merged(held)
+                self._begin(_Section.END, 0)
+                return _LENGTH.pack(len(params)) + params
+        return b""
+
+    def _begin(self, section: _Section, size: int) -> None:
+        self._section, self._left = section, size
+
+    def _read_preamble(self, preamble: bytes) -> None:
+        magic, version, index, count, zero, self._head_bytes, zero_too, self._tensor_bytes = _PREAMBLE.unpack(preamble)
+        if magic != _MAGIC:
+            raise MalformedFrames(0, "it does not begin as a payload in frames does")
+        if version != FRAMES_VERSION:
+            raise OtherFramesVersion(version, FRAMES_VERSION)
+        if index >= count:
+            raise MalformedFrames(10, f"payload {index} of {count}, counted from 0")
+        if count > 1:
+            raise SeveralPayloads(count)
+        if zero or zero_too:
+            raise MalformedFrames(14 if zero else 20, "bytes that must be 0 are not")
+        if self._head_bytes > self._max_head_bytes:
+            raise LimitExceeded("bytes of the head", self._max_head_bytes)
+        if self._tensor_bytes % _ALIGNMENT:
+            raise MalformedFrames(24, f"a tensor area of {self._tensor_bytes} bytes, which is no multiple of 16")
+
+    def _merged(self, rendered: bytes) -> bytes:
+        try:
+            params = merge_sampling_params(rendered, self._edit)
+        except MalformedJson as error:
+            # As bytes of the payload, like every other offset.
+            raise MalformedJson(self._position - len(rendered) + error.offset, error.reason) from error
+        if self._grow_by is None:
+            return params
+        return params[:-1].ljust(self._grow_by + len(rendered) - 1) + params[-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """A prompt.
+
+    Attributes:
+        raw: its token ids, a little-endian u32 each.
+    """
+
+    raw: bytes
+
+    def __len__(self) -> int:
+        return len(self.raw) // _TOKEN_BYTES
+
+    def last(self, count: int) -> tuple[int, ...]:
+        """The last `count` of them, or all if there are no more."""
+        tail = self.raw[-_TOKEN_BYTES * count :] if count else b""
+        return struct.unpack(f"<{len(tail) // _TOKEN_BYTES}I", tail)
+
+
+def read_token_ids(head: bytes) -> TokenIds:
+    """The prompt, out of a payload's head; what stands before it in the head is passed over, the rest is not read.
+
+    Takes some milliseconds a megabyte of what is passed over.
+
+    Raises `MalformedFrames`, with no closer offset than the head's, if that is no map or has no such member.
+    """
+    # A key that is a list or a map would be made of Python objects, a hundred bytes of memory for each of its own.
+    unpacker = msgpack.Unpacker(max_buffer_size=len(head), max_array_len=0, max_map_len=0)
+    unpacker.feed(head)
+    found: object = None
+    try:
+        for _ in range(unpacker.read_map_header()):
+            if unpacker.unpack() == TOKEN_IDS:
+                found = unpacker.unpack()
+                break
+            unpacker.skip()
+    except (ValueError, msgpack.UnpackException) as error:
+        raise MalformedFrames(_PREAMBLE.size, "the head cannot be read as msgpack") from error
+    if not isinstance(found, bytes) or len(found) % _TOKEN_BYTES:
+        raise MalformedFrames(_PREAMBLE.size, "the head has no `token_ids` that are u32")
+    return TokenIds(found)

@@ -87,14 +87,8 @@ class FrameSplicer:
         self._held = bytearray()
         self._head_bytes = 0
         self._tensor_bytes = 0
-        self._head = b""
-
-    @property
-    def head(self) -> bytes:
+        self.head: bytes | None = None
         """The head, a msgpack map as received, once it has passed."""
-        if self._section in (_Section.PREAMBLE, _Section.HEAD):
-            raise RuntimeError("the head has not been passed yet")
-        return self._head
 
     def feed(self, chunk: bytes) -> list[Piece]:
         """Take the next bytes of the payload. Returns what can be sent on now, in order."""
@@ -136,7 +130,7 @@ class FrameSplicer:
                 self._begin(_Section.HEAD, self._head_bytes)
                 return held
             case _Section.HEAD:
-                self._head = held
+                self.head = held
                 self._begin(_Section.PADDING, -self._head_bytes % _ALIGNMENT)
             case _Section.PADDING:
                 if any(held):

@@ -56,7 +56,9 @@ class Need:
 
 
 def _fields(found: object) -> set[str]:
-    known: set[str] = set(getattr(found, "__annotations__", ()))
+    known: set[str] = set()
+    for kind in getattr(found, "__mro__", (found,)):
+        known.update(getattr(kind, "__annotations__", ()))
     for name in ("model_fields", "__dataclass_fields__", "__struct_fields__"):
         known.update(getattr(found, name, ()))
     return known

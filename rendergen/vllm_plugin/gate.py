@@ -1,0 +1,77 @@
+"""How many requests are rendered at a time, and how many may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from rendergen.vllm_plugin.errors import QueueFull, TooLate
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+QUEUE_SECONDS = Histogram(
+    "rendergen_render_queue_seconds", "Time a render request waited for its turn.", buckets=_BUCKETS
+)
+RENDER_SECONDS = Histogram("rendergen_render_seconds", "Time a render took once it had begun.", buckets=_BUCKETS)
+WAITING = Gauge("rendergen_renders_waiting", "Render requests that wait for their turn.", multiprocess_mode="livesum")
+NOT_RENDERED = Counter("rendergen_renders_dropped", "Render requests that were not rendered, by reason.", ["reason"])
+
+
+class RenderGate:
+    """Lets ``at_once`` requests render and ``waiting`` more wait; the rest are refused.
+
+    A request whose caller leaves, or whose deadline passes, while it waits is never rendered.
+    """
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._free = asyncio.Semaphore(at_once)
+        self._at_once = at_once
+        self._most_waiting = waiting
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def turn(self, budget_s: float | None) -> AsyncIterator[None]:
+        """Wait for a turn, and keep it for the length of the block.
+
+        Args:
+            budget_s: how long the caller will wait for the whole, None for ever.
+
+        Raises:
+            QueueFull: as many wait as may.
+            TooLate: ``budget_s`` passed before the turn came.
+        """
+        if self._free.locked() and self._waiting >= self._most_waiting:
+            NOT_RENDERED.labels("queue_full").inc()
+            raise QueueFull(
+                f"This server renders {self._at_once} requests and {self._waiting} wait. Try again shortly.",
+                retry_after_s=1,
+            )
+        started = time.monotonic()
+        await self._wait(budget_s)
+        begun = time.monotonic()
+        QUEUE_SECONDS.observe(begun - started)
+        try:
+            yield
+        finally:
+            self._free.release()
+            RENDER_SECONDS.observe(time.monotonic() - begun)
+
+    async def _wait(self, budget_s: float | None) -> None:
+        self._waiting += 1
+        WAITING.inc()
+        try:
+            async with asyncio.timeout(budget_s):
+                await self._free.acquire()
+        except TimeoutError as error:
+            NOT_RENDERED.labels("deadline").inc()
+            raise TooLate("The request's deadline passed while it waited to be rendered.") from error
+        except asyncio.CancelledError:
+            NOT_RENDERED.labels("caller_left").inc()
+            raise
+        finally:
+            self._waiting -= 1
+            WAITING.dec()

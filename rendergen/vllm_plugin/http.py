@@ -1,0 +1,97 @@
+"""What the plugin's routes need of HTTP: bodies read into one buffer, answers in pieces, callers that leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from rendergen.payload import Piece
+from rendergen.vllm_plugin.errors import BadPayload, Refusal, TooLarge
+
+T = TypeVar("T")
+
+# What no caller sees: it has left.
+CLIENT_CLOSED_REQUEST = 499
+
+
+def media_types(header: str | None) -> list[str]:
+    """The media types that a `Content-Type` or `Accept` header names, in small letters and without parameters."""
+    return [part.split(";", 1)[0].strip().lower() for part in (header or "").split(",")]
+
+
+async def read_body(request: Request, limit: int) -> bytearray:
+    """The whole body, in one buffer made for its length.
+
+    Raises:
+        TooLarge: it is over ``limit`` bytes.
+        BadPayload: it is not as long as it said.
+    """
+    declared = int(request.headers.get("content-length") or 0)
+    if declared > limit:
+        raise TooLarge(f"The request body has {declared} bytes; this server takes {limit}.")
+    body = bytearray(declared)
+    size = 0
+    async for chunk in request.stream():
+        end = size + len(chunk)
+        if end > limit:
+            raise TooLarge(f"The request body has more than {limit} bytes, which is what this server takes.")
+        body[size:end] = chunk
+        size = end
+    if size < declared:
+        raise BadPayload(f"The request body ended after {size} of {declared} bytes.")
+    return body
+
+
+class PiecesResponse(Response):
+    """An answer whose body is given in pieces, which are sent as they are and never joined."""
+
+    def __init__(self, pieces: Sequence[Piece], media_type: str) -> None:
+        super().__init__(media_type=media_type)
+        self._pieces = pieces
+        self.headers["content-length"] = str(sum(len(piece) for piece in pieces))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in self._pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def refusal(error: Refusal) -> JSONResponse:
+    """The answer that says so."""
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    return JSONResponse(error.body(), status_code=error.status, headers=headers)
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """``work``'s result; it is cancelled when the caller leaves. The request's body must have been read.
+
+    Raises:
+        ClientDisconnect: the caller left.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def closed() -> Response:
+    """For a caller that has left; nothing of it is sent."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)

@@ -1,0 +1,47 @@
+"""Settings of the plugin. It lives in vLLM's process, so they come from the environment alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 1024 * 1024
+
+
+class PluginSettings(BaseSettings):
+    """Environment (``RENDERGEN_PLUGIN__…``) and defaults of the plugin in vLLM."""
+
+    model_config = SettingsConfigDict(env_prefix="RENDERGEN_PLUGIN__", frozen=True, extra="ignore")
+
+    signing_keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="Secrets of at least 32 characters, separated by commas: payloads are signed with the first, and "
+        "signatures of any of them are accepted. Empty: payloads are neither signed nor need a signature.",
+    )
+    signing_keys_file: Path | None = Field(
+        default=None, description="A file with those secrets, one a line, instead of the variable. Read at start."
+    )
+    max_body_bytes: int = Field(default=256 * MIB, ge=1, description="Largest request body taken; more is a 413.")
+    max_renders: int = Field(
+        default=4,
+        ge=1,
+        description="Requests rendered at a time. vLLM processes the images of one after the other, so more than a few "
+        "gain nothing.",
+    )
+    max_queued_renders: int = Field(
+        default=128, ge=0, description="Requests that may wait to be rendered; beyond them the answer is 429."
+    )
+    allow_content_parts: bool = Field(
+        default=False,
+        description="Take generate requests with `content_parts`, which make the engine's server fetch URLs.",
+    )
+    allow_transfer_params: bool = Field(
+        default=False, description="Take generate requests with `kv_transfer_params` or `ec_transfer_params`."
+    )
+
+    @classmethod
+    def environment_name(cls, field: str) -> str:
+        """The environment variable that sets ``field``."""
+        return f"{cls.model_config.get('env_prefix', '')}{field}".upper()

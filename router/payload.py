@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from rendergen.payload import (
-    FRAMES_MEDIA_TYPE,
     FrameSplicer,
     PayloadError,
     Piece,
@@ -15,11 +14,10 @@ from rendergen.payload import (
     SamplingParamsSplicer,
     read_token_ids,
 )
+from rendergen.payload.frames import MEDIA_TYPE as FRAMES_MEDIA_TYPE
 from rendergen.service.errors import PodFailed
 from rendergen.service.pods import PodAnswer
 from router.derender import Prompt
-
-JSON_MEDIA_TYPE = "application/json"
 
 # What `max_tokens` means where the rendered sampling params lack it: render leaves out what equals vLLM's default, and
 # generate would take the absence for all that is left of the context.
@@ -89,7 +87,7 @@ class JsonPayload(Payload):
     """vLLM's own encoding."""
 
     encoding = "json"
-    media_type = JSON_MEDIA_TYPE
+    media_type = "application/json"
 
     def __init__(self, rendered: PodAnswer, edit: SamplingParamsEdit) -> None:
         growth = edit.most_growth()

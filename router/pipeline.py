@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from rendergen.payload import FRAMES_MEDIA_TYPE, PayloadError, Piece
+from rendergen.payload import PayloadError, Piece
 from rendergen.service import deadline, request_id
 from rendergen.service.errors import BadRequest, PodFailed, PodRefusal
 from rendergen.service.pods import PodClient
 from router.chat_request import ChatRequest
 from router.derender import Generated, completion, derender_request
 from router.metrics import RouterMetrics
-from router.payload import JSON_MEDIA_TYPE, FramesPayload, Payload, payload_of
+from router.payload import FramesPayload, JsonPayload, Payload, payload_of
 from router.pool import Pool
 from router.settings import RouterSettings
 
@@ -96,7 +96,7 @@ class ChatPipeline:
         """What to ask ``render`` for: frames only where whichever generate pod is chosen takes them."""
         generate = self._generate
         frames = self._render.speaks_frames(render) and all(map(generate.speaks_frames, generate.ready()))
-        return FRAMES_MEDIA_TYPE if frames else JSON_MEDIA_TYPE
+        return FramesPayload.media_type if frames else JsonPayload.media_type
 
     async def _generated(self, chat: ChatRequest, payload: Payload) -> bytes:
         """Generate's answer to ``payload``, which is carried to a pod that takes its encoding."""

@@ -4,17 +4,15 @@ from rendergen.payload.capture import MemberCapture
 from rendergen.payload.errors import (
     DuplicateMember,
     LimitExceeded,
-    MalformedFrames,
     MalformedJson,
     MemberTooLarge,
     NotAnObject,
-    OtherFramesVersion,
     PayloadError,
     SeveralPayloads,
-    TruncatedFrames,
     TruncatedJson,
 )
-from rendergen.payload.frame_splice import FRAMES_MEDIA_TYPE, FRAMES_VERSION, FrameSplicer, TokenIds, read_token_ids
+from rendergen.payload.frame_splice import FrameSplicer, TokenIds, read_token_ids
+from rendergen.payload.frames import MalformedFrames
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
 from rendergen.payload.members import Piece, index_members, set_members, split_list
 from rendergen.payload.sampling_params import SamplingParamsEdit, merge_sampling_params
@@ -23,8 +21,6 @@ from rendergen.payload.splice import SamplingParamsSplicer, splice_sampling_para
 
 __all__ = [
     "DEFAULT_LIMITS",
-    "FRAMES_MEDIA_TYPE",
-    "FRAMES_VERSION",
     "DuplicateMember",
     "Event",
     "FrameSplicer",
@@ -37,7 +33,6 @@ __all__ = [
     "MemberTooLarge",
     "NotAnObject",
     "ObjectEnded",
-    "OtherFramesVersion",
     "PayloadError",
     "Piece",
     "SamplingParamsEdit",
@@ -45,7 +40,6 @@ __all__ = [
     "SeveralPayloads",
     "Span",
     "TokenIds",
-    "TruncatedFrames",
     "TruncatedJson",
     "ValueEnded",
     "ValueStarted",

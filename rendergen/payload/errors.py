@@ -60,34 +60,6 @@ class MemberTooLarge(LimitExceeded):
         self.name = name
 
 
-class MalformedFrames(PayloadError):
-    """The bytes are not the payload in frames that they should be.
-
-    `offset` is where this was noticed, in bytes from the start of the payload.
-    """
-
-    def __init__(self, offset: int, reason: str) -> None:
-        super().__init__(f"malformed frames at byte {offset}: {reason}")
-        self.offset = offset
-        self.reason = reason
-
-
-class TruncatedFrames(MalformedFrames):
-    """The bytes ended before the payload did. `offset` is the number of bytes that came."""
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset, "the payload ended too early")
-
-
-class OtherFramesVersion(PayloadError):
-    """The payload is in frames of a `version` that is not `known` here."""
-
-    def __init__(self, version: int, known: int) -> None:
-        super().__init__(f"frames of version {version}, where version {known} is known")
-        self.version = version
-        self.known = known
-
-
 class SeveralPayloads(PayloadError):
     """There are `count` payloads in one answer, where one is taken."""
 

@@ -6,32 +6,15 @@ import struct
 from dataclasses import dataclass
 from enum import Enum, auto
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
-from rendergen.payload.errors import (
-    LimitExceeded,
-    MalformedFrames,
-    MalformedJson,
-    MemberTooLarge,
-    OtherFramesVersion,
-    SeveralPayloads,
-    TruncatedFrames,
-)
+from rendergen.payload.errors import LimitExceeded, MalformedJson, MemberTooLarge, SeveralPayloads
+from rendergen.payload.frames import LENGTH, PREAMBLE, TOKEN_BYTES, MalformedFrames, Preamble, padded, tail
 from rendergen.payload.members import Piece
 from rendergen.payload.sampling_params import SAMPLING_PARAMS, SamplingParamsEdit, merge_sampling_params
 
-FRAMES_MEDIA_TYPE = "application/vnd.rendergen.payload.v1"
-FRAMES_VERSION = 1
-
 MIB = 1024 * 1024
 TOKEN_IDS = "token_ids"
-
-_MAGIC = b"\x89RGPAY\r\n"
-# Magic, version, index, count, zero, bytes of the head, zero, bytes of the tensor area.
-_PREAMBLE = struct.Struct("<8s4HIIQ")
-_LENGTH = struct.Struct("<I")
-_TOKEN_BYTES = 4
-_ALIGNMENT = 16
 
 
 class _Section(Enum):
@@ -63,10 +46,10 @@ class FrameSplicer:
     An answer of several payloads (completions of several prompts) is refused before anything of it is given out: each
     would be a request of its own.
 
-    Raises `MalformedFrames` (with offsets in the payload) for what is no payload or goes on after its end,
-    `OtherFramesVersion`, `SeveralPayloads`, `LimitExceeded` beyond the limits, and `NotAnObject` or what
-    `index_members` does for the sampling params. What was given out before an error is the beginning of a payload that
-    must not be completed.
+    Raises `MalformedFrames` for what is no payload, or one of another version, or goes on after its end;
+    `SeveralPayloads`; `LimitExceeded` beyond the limits; and for the sampling params `NotAnObject` or what
+    `index_members` does, with offsets in the payload. What was given out before an error is the beginning of a payload
+    that must not be completed.
     """
 
     def __init__(
@@ -82,11 +65,10 @@ class FrameSplicer:
         self._max_head_bytes = max_head_bytes
         self._max_params_bytes = max_sampling_params_bytes
         self._section = _Section.PREAMBLE
-        self._left = _PREAMBLE.size
+        self._left = PREAMBLE.size
         self._position = 0
         self._held = bytearray()
-        self._head_bytes = 0
-        self._tensor_bytes = 0
+        self._preamble: Preamble | None = None
         self.head: bytes | None = None
         """The head, a msgpack map as received, once it has passed."""
 
@@ -101,7 +83,7 @@ class FrameSplicer:
         while rest or not self._left:
             if self._section is _Section.END:
                 if rest:
-                    raise MalformedFrames(self._position, "something follows the payload")
+                    raise MalformedFrames(f"something follows the payload, after its {self._position} bytes")
                 break
             part, rest = rest[: self._left], rest[self._left :]
             self._left -= len(part)
@@ -115,9 +97,9 @@ class FrameSplicer:
         return [piece for piece in pieces if piece]
 
     def finish(self) -> list[Piece]:
-        """The payload has ended. Raises `TruncatedFrames`, a `MalformedFrames`, if it has come only in part."""
+        """The payload has ended. Raises `MalformedFrames` if it has come only in part."""
         if self._section is not _Section.END:
-            raise TruncatedFrames(self._position)
+            raise MalformedFrames(f"the payload ends too early, after {self._position} bytes")
         return []
 
     def _end_section(self) -> bytes:
@@ -126,48 +108,40 @@ class FrameSplicer:
         self._held.clear()
         match self._section:
             case _Section.PREAMBLE:
-                self._read_preamble(held)
-                self._begin(_Section.HEAD, self._head_bytes)
+                self._preamble = self._read_preamble(held)
+                self._begin(_Section.HEAD, self._preamble.head_bytes)
                 return held
             case _Section.HEAD:
                 self.head = held
-                self._begin(_Section.PADDING, -self._head_bytes % _ALIGNMENT)
+                self._begin(_Section.PADDING, padded(self._position) - self._position)
             case _Section.PADDING:
+                assert self._preamble is not None
                 if any(held):
-                    raise MalformedFrames(self._position - len(held), "the head's padding is not all zeros")
-                self._begin(_Section.TENSORS, self._tensor_bytes)
+                    raise MalformedFrames("the head's padding is not all zeros")
+                self._begin(_Section.TENSORS, self._preamble.tensor_bytes)
             case _Section.TENSORS:
-                self._begin(_Section.PARAMS_LENGTH, _LENGTH.size)
+                self._begin(_Section.PARAMS_LENGTH, LENGTH.size)
             case _Section.PARAMS_LENGTH:
-                [size] = _LENGTH.unpack(held)
+                [size] = LENGTH.unpack(held)
                 if size > self._max_params_bytes:
                     raise MemberTooLarge(SAMPLING_PARAMS, self._max_params_bytes)
                 self._begin(_Section.PARAMS, size)
             case _Section.PARAMS:
                 params = self._merged(held)
                 self._begin(_Section.END, 0)
-                return _LENGTH.pack(len(params)) + params
+                return tail(params)
         return b""
 
     def _begin(self, section: _Section, size: int) -> None:
         self._section, self._left = section, size
 
-    def _read_preamble(self, preamble: bytes) -> None:
-        magic, version, index, count, zero, self._head_bytes, zero_too, self._tensor_bytes = _PREAMBLE.unpack(preamble)
-        if magic != _MAGIC:
-            raise MalformedFrames(0, "it does not begin as a payload in frames does")
-        if version != FRAMES_VERSION:
-            raise OtherFramesVersion(version, FRAMES_VERSION)
-        if index >= count:
-            raise MalformedFrames(10, f"payload {index} of {count}, counted from 0")
-        if count > 1:
-            raise SeveralPayloads(count)
-        if zero or zero_too:
-            raise MalformedFrames(14 if zero else 20, "bytes that must be 0 are not")
-        if self._head_bytes > self._max_head_bytes:
+    def _read_preamble(self, data: bytes) -> Preamble:
+        preamble = Preamble.read(data)
+        if preamble.count > 1:
+            raise SeveralPayloads(preamble.count)
+        if preamble.head_bytes > self._max_head_bytes:
             raise LimitExceeded("bytes of the head", self._max_head_bytes)
-        if self._tensor_bytes % _ALIGNMENT:
-            raise MalformedFrames(24, f"a tensor area of {self._tensor_bytes} bytes, which is no multiple of 16")
+        return preamble
 
     def _merged(self, rendered: bytes) -> bytes:
         try:
@@ -191,12 +165,12 @@ class TokenIds:
     raw: bytes
 
     def __len__(self) -> int:
-        return len(self.raw) // _TOKEN_BYTES
+        return len(self.raw) // TOKEN_BYTES
 
     def last(self, count: int) -> tuple[int, ...]:
         """The last `count` of them, or all if there are no more."""
-        tail = self.raw[-_TOKEN_BYTES * count :] if count else b""
-        return struct.unpack(f"<{len(tail) // _TOKEN_BYTES}I", tail)
+        tail = self.raw[-TOKEN_BYTES * count :] if count else b""
+        return struct.unpack(f"<{len(tail) // TOKEN_BYTES}I", tail)
 
 
 def read_token_ids(head: bytes) -> TokenIds:
@@ -204,9 +178,9 @@ def read_token_ids(head: bytes) -> TokenIds:
 
     Takes some milliseconds a megabyte of what is passed over.
 
-    Raises `MalformedFrames`, with no closer offset than the head's, if that is no map or has no such member.
+    Raises `MalformedFrames` if the head is no map, or has no such member.
     """
-    # A key that is a list or a map would be made of Python objects, a hundred bytes of memory for each of its own.
+    # Lists and maps among the keys, each a hundred times its size in memory, are refused before they are made.
     unpacker = msgpack.Unpacker(max_buffer_size=len(head), max_array_len=0, max_map_len=0)
     unpacker.feed(head)
     found: object = None
@@ -217,7 +191,7 @@ def read_token_ids(head: bytes) -> TokenIds:
                 break
             unpacker.skip()
     except (ValueError, msgpack.UnpackException) as error:
-        raise MalformedFrames(_PREAMBLE.size, "the head cannot be read as msgpack") from error
-    if not isinstance(found, bytes) or len(found) % _TOKEN_BYTES:
-        raise MalformedFrames(_PREAMBLE.size, "the head has no `token_ids` that are u32")
+        raise MalformedFrames("the head is no msgpack map") from error
+    if not isinstance(found, bytes) or len(found) % TOKEN_BYTES:
+        raise MalformedFrames("the head has no token_ids that are u32")
     return TokenIds(found)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from rendergen.payload import FRAMES_VERSION
+from rendergen.payload.frames import VERSION
 from rendergen.service.errors import PodRefusal
 from rendergen.service.pods import CAPABILITIES, PodClient
 
@@ -34,7 +34,7 @@ class Capabilities:
     @property
     def speaks_frames(self) -> bool:
         """Whether it takes and gives payloads in frames as this process splices them."""
-        return FRAMES_VERSION in self.payload_versions
+        return VERSION in self.payload_versions
 
     @classmethod
     def read(cls, body: bytes) -> Self:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rendergen.payload import (
-    FRAMES_MEDIA_TYPE,
     DuplicateMember,
     FrameSplicer,
     LimitExceeded,
@@ -18,14 +17,13 @@ from rendergen.payload import (
     MalformedJson,
     MemberTooLarge,
     NotAnObject,
-    OtherFramesVersion,
     SamplingParamsEdit,
     SeveralPayloads,
     TokenIds,
-    TruncatedFrames,
     merge_sampling_params,
     read_token_ids,
 )
+from rendergen.payload import frames as format_of_frames
 from tests.rendergen.payload.documents import cut, encode, names, objects, one_by_one, randoms, repeatable, values
 from tests.rendergen.payload.frames import (
     MEDIA_TYPE,
@@ -66,7 +64,7 @@ payloads = st.builds(
 
 def test_the_media_type_is_the_documented_one():
     """It is part of the contract with the plugin."""
-    assert FRAMES_MEDIA_TYPE == MEDIA_TYPE
+    assert format_of_frames.MEDIA_TYPE == MEDIA_TYPE
 
 
 @repeatable
@@ -99,9 +97,8 @@ def test_grows_by_what_was_said(payload, edit, rng):
 def test_truncated(payload, draw, rng):
     """A payload that is cut short is never completed, and the error says how much of it came."""
     end = draw.draw(st.integers(0, len(payload) - 1))
-    with pytest.raises(TruncatedFrames) as raised:
+    with pytest.raises(MalformedFrames, match=f"too early, after {end} bytes"):
         splice(cut(payload[:end], rng))
-    assert raised.value.offset == end
 
 
 @repeatable
@@ -109,9 +106,8 @@ def test_truncated(payload, draw, rng):
 def test_what_follows_is_refused(payload, more, rng):
     """A second payload or a single byte; the error says where the payload ended."""
     for chunks in (cut(payload + more, rng), [payload, more]):
-        with pytest.raises(MalformedFrames, match="something follows") as raised:
+        with pytest.raises(MalformedFrames, match=f"something follows the payload, after its {len(payload)} bytes"):
             splice(chunks)
-        assert raised.value.offset == len(payload)
 
 
 @repeatable
@@ -173,18 +169,18 @@ REST = padded(HEAD) + tail_of(b"{}")
 SIZE = len(HEAD)
 
 REFUSED = {
-    "json": (b'{"token_ids":[1],"sampling_params":{},"x":"' + b"y" * 50 + b'"}', MalformedFrames, "byte 0"),
-    "one byte of the magic": (preamble(SIZE, 0, magic=b"\x89RGPAY\n\n") + REST, MalformedFrames, "byte 0"),
-    "version 0": (preamble(SIZE, 0, version=0) + REST, OtherFramesVersion, "version 0, where version 1"),
-    "version 2": (preamble(SIZE, 0, version=2) + REST, OtherFramesVersion, "version 2, where version 1"),
+    "json": (b'{"token_ids":[1],"sampling_params":{},"x":"' + b"y" * 50 + b'"}', MalformedFrames, "magic"),
+    "one byte of the magic": (preamble(SIZE, 0, magic=b"\x89RGPAY\n\n") + REST, MalformedFrames, "magic"),
+    "version 0": (preamble(SIZE, 0, version=0) + REST, MalformedFrames, "version 0"),
+    "version 2": (preamble(SIZE, 0, version=2) + REST, MalformedFrames, "version 2"),
     "two payloads": (preamble(SIZE, 0, count=2) + REST, SeveralPayloads, "2 payloads"),
     "the second of two": (preamble(SIZE, 0, count=2, index=1) + REST, SeveralPayloads, "2 payloads"),
-    "the second of one": (preamble(SIZE, 0, index=1) + REST, MalformedFrames, "byte 10: payload 1 of 1"),
-    "none": (preamble(SIZE, 0, count=0) + REST, MalformedFrames, "byte 10: payload 0 of 0"),
-    "first zero": (preamble(SIZE, 0, zero=1) + REST, MalformedFrames, "byte 14"),
-    "second zero": (preamble(SIZE, 0, zero_too=1) + REST, MalformedFrames, "byte 20"),
-    "tensors not aligned": (preamble(SIZE, 8) + REST, MalformedFrames, "byte 24.* 8 bytes"),
-    "padding": (preamble(3, 0) + b"abc" + b"\0" * 12 + b"\1" + tail_of(b"{}"), MalformedFrames, "byte 35"),
+    "the second of one": (preamble(SIZE, 0, index=1) + REST, MalformedFrames, "contradicts itself"),
+    "none": (preamble(SIZE, 0, count=0) + REST, MalformedFrames, "contradicts itself"),
+    "first zero": (preamble(SIZE, 0, zero=1) + REST, MalformedFrames, "contradicts itself"),
+    "second zero": (preamble(SIZE, 0, zero_too=1) + REST, MalformedFrames, "contradicts itself"),
+    "tensors not aligned": (preamble(SIZE, 8) + REST, MalformedFrames, "contradicts itself"),
+    "padding": (preamble(3, 0) + b"abc" + b"\0" * 12 + b"\1" + tail_of(b"{}"), MalformedFrames, "padding"),
     "no params": (preamble(SIZE, 0) + padded(HEAD) + tail_of(b""), NotAnObject, "sampling_params"),
     "params are a list": (preamble(SIZE, 0) + padded(HEAD) + tail_of(b"[]"), NotAnObject, "sampling_params"),
     "a param twice": (frames(params=b'{"n":1,"n":2}'), DuplicateMember, "'n'"),
@@ -207,7 +203,7 @@ def test_another_thing_is_refused_before_anything_is_given_out(payload):
     """So that nothing needs to be taken back."""
     splicer = FrameSplicer(EDIT)
     assert splicer.feed(payload[:31]) == []
-    with pytest.raises((MalformedFrames, OtherFramesVersion, SeveralPayloads)):
+    with pytest.raises((MalformedFrames, SeveralPayloads)):
         splicer.feed(payload[31:32])
 
 
@@ -269,5 +265,5 @@ NO_TOKENS = {
 @pytest.mark.parametrize("head", NO_TOKENS.values(), ids=NO_TOKENS)
 def test_a_head_without_token_ids(head):
     """Whatever it is instead, it is one kind of error."""
-    with pytest.raises(MalformedFrames, match="byte 32"):
+    with pytest.raises(MalformedFrames, match="head"):
         read_token_ids(head)

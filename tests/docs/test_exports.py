@@ -9,16 +9,17 @@ PACKAGES = ("rendergen", "router", "render_service", "generate_service")
 NEEDS_VLLM = "rendergen.vllm_plugin"
 
 
+def packages(root: str) -> list[str]:
+    """The package ``root`` and those within it."""
+    path = importlib.import_module(root).__path__
+    inner = [info.name for info in pkgutil.iter_modules(path, root + ".") if info.ispkg and info.name != NEEDS_VLLM]
+    return [root, *(name for each in inner for name in packages(each))]
+
+
 def packages_with_exports() -> list[str]:
     """Every package of ours that says what it exports."""
-    found = []
-    for root in PACKAGES:
-        package = importlib.import_module(root)
-        inner = [info.name for info in pkgutil.walk_packages(package.__path__, root + ".") if info.ispkg]
-        for name in [root, *inner]:
-            if not name.startswith(NEEDS_VLLM) and hasattr(importlib.import_module(name), "__all__"):
-                found.append(name)
-    return found
+    found = [name for root in PACKAGES for name in packages(root)]
+    return [name for name in found if hasattr(importlib.import_module(name), "__all__")]
 
 
 EXPORTING = packages_with_exports()

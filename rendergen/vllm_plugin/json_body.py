@@ -44,8 +44,10 @@ def validated(members: Any, model: type[M]) -> M:
     Raises:
         RequestValidationError: they are none.
     """
+    if members is None:
+        raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
     try:
-        return model.model_validate(members)
+        return model.model_validate(members, from_attributes=True)
     except ValidationError as error:
         raise RequestValidationError(
             [{**each, "loc": ("body", *each["loc"])} for each in error.errors()], body=members

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [splice|hop] [--quick]`: run the benchmarks, and print what came out."""
+"""`python -m benchmarks [splice|hop|split] [--quick]`: run the benchmarks, and print what came out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 
-from benchmarks import hop, splice
+from benchmarks import hop, splice, split
 from benchmarks.client import RequestFailed
 from benchmarks.processes import ProcessFailed
 from benchmarks.report import machine
@@ -15,17 +15,20 @@ from benchmarks.report import machine
 def main() -> int:
     """Run what the command line asks for. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks", description="What the product costs.")
-    parser.add_argument("only", nargs="?", choices=("splice", "hop"), help="run this one; default: both")
-    parser.add_argument("--quick", action="store_true", help="a short hop run, for whether it works: its figures vary")
+    parser.add_argument("only", nargs="?", choices=("splice", "hop", "split"), help="run this one; default: all")
+    parser.add_argument("--quick", action="store_true", help="a short run, for whether it works: its figures vary")
     arguments = parser.parse_args()
     print(machine(["aiohttp", "uvloop"]))
     try:
-        if arguments.only != "hop":
+        if arguments.only in (None, "splice"):
             print("\n## Splice\n")
             splice.run()
-        if arguments.only != "splice":
+        if arguments.only in (None, "hop"):
             print("\n## Hop")
             hop.run(hop.QUICK if arguments.quick else hop.FULL)
+        if arguments.only in (None, "split"):
+            print("\n## Split\n")
+            split.run(split.QUICK if arguments.quick else split.FULL)
     except (ProcessFailed, RequestFailed) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1

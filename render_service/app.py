@@ -6,8 +6,9 @@ from aiohttp import web
 
 from render_service.settings import RenderServiceSettings
 from rendergen.service.door import Route, make_door
+from rendergen.service.pods import CAPABILITIES
 
-LIST_MODELS_TIMEOUT_S = 10.0
+SHORT_TIMEOUT_S = 10.0
 
 
 async def make_app(settings: RenderServiceSettings) -> web.Application:
@@ -17,6 +18,7 @@ async def make_app(settings: RenderServiceSettings) -> web.Application:
         Route("POST", "/v1/completions/render", settings.render_timeout_s),
         Route("POST", "/v1/chat/completions/derender", settings.derender_timeout_s),
         Route("POST", "/v1/completions/derender", settings.derender_timeout_s),
-        Route("GET", "/v1/models", LIST_MODELS_TIMEOUT_S),
+        Route("GET", "/v1/models", SHORT_TIMEOUT_S),
+        Route("GET", CAPABILITIES, SHORT_TIMEOUT_S),
     )
     return await make_door("render server", settings.vllm_url, routes, settings)

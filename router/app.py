@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from rendergen.payload.frames import MEDIA_TYPE as FRAMES_MEDIA_TYPE
 from rendergen.service.app import Handler, make_app
 from rendergen.service.bodies import RequestBody
 from rendergen.service.errors import Unavailable
@@ -30,7 +31,7 @@ async def make_router(settings: RouterSettings) -> web.Application:
     metrics = RouterMetrics()
     render_pods = [PodClient(session, Pod("render pod", url)) for url in settings.render_pods]
     generate_pods = [PodClient(session, Pod("generate pod", url)) for url in settings.generate_pods]
-    watch = PodWatch([*render_pods, *generate_pods], settings, metrics)
+    watch = PodWatch([*render_pods, *generate_pods], settings, metrics, asks_capabilities=True)
     render = Pool("render pod", render_pods, watch, InTurn())
     # The same pods, in a turn of their own: with one turn for both steps, one pod of two would do all of the rendering.
     derender = Pool("render pod", render_pods, watch, InTurn())
@@ -62,7 +63,8 @@ def _raw(path: str, pool: Pool, settings: RouterSettings, timeout_s: float) -> H
     """Carries a request to one pod as it is, for callers that do the two steps themselves."""
 
     async def carry(request: web.Request) -> web.StreamResponse:
-        return await forward(request, pool.choose(), path, settings, timeout_s)
+        pod = pool.choose(frames=request.content_type == FRAMES_MEDIA_TYPE)
+        return await forward(request, pod, path, settings, timeout_s)
 
     return carry
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from rendergen.payload import Limits, MalformedJson, Piece, index_members, set_members, split_list
+from rendergen.payload import Limits, MalformedJson, Piece, TokenIds, index_members, set_members, split_list
 from router.chat_request import ChatRequest
 
 # Derender reads the end of the prompt to continue its text, a few tokens far.
@@ -26,6 +26,32 @@ PROMPT_TAIL_TOKENS = 32
 _CHOICES = Limits(members=1 << 16)
 
 _SPACE = b" \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What derender must know of the prompt.
+
+    Attributes:
+        tokens: how many it has.
+        tail: the last of them, raw JSON numbers with commas between them.
+    """
+
+    tokens: int
+    tail: bytes
+
+    @classmethod
+    def of_json(cls, token_ids: bytes) -> Self:
+        """Of a raw JSON list."""
+        # Counted and cut without taking it apart: a prompt may have a hundred thousand tokens.
+        listed = token_ids.strip(_SPACE)[1:-1].strip(_SPACE)
+        tail = listed.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:]
+        return cls(listed.count(b",") + 1 if listed else 0, b",".join(tail))
+
+    @classmethod
+    def of_frames(cls, token_ids: TokenIds) -> Self:
+        """Of what is in the head of a payload in frames."""
+        return cls(len(token_ids), b",".join(b"%d" % token for token in token_ids.last(PROMPT_TAIL_TOKENS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +120,18 @@ class Generated:
         return b"".join(set_members(self.raw, {"choices": b"[%b]" % b",".join(choices)}))
 
 
-def derender_request(chat: ChatRequest, token_ids: bytes, generated: Generated) -> tuple[bytes, ...]:
+def derender_request(chat: ChatRequest, prompt: Prompt, generated: Generated) -> tuple[bytes, ...]:
     """The body of the derender request: the caller's body, generate's answer, and what it must know of the prompt.
 
     Args:
         chat: the caller's request.
-        token_ids: the prompt, a raw JSON list.
+        prompt: what the tokens continue.
         generated: generate's answer.
     """
-    # Counted and cut without taking it apart: a prompt may have a hundred thousand tokens.
-    listed = token_ids.strip(_SPACE)[1:-1].strip(_SPACE)
-    tail = listed.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:]
     head = b'{"stream":false,"model":%b,"prompt_tokens":%d,"prompt_token_ids":[%b],"generate_response":' % (
         chat.model,
-        listed.count(b",") + 1 if listed else 0,
-        b",".join(tail),
+        prompt.tokens,
+        prompt.tail,
     )
     answer = generated.for_derender(keep_stop_tokens=chat.keeps_stop_tokens)
     return (head, answer, b',"chat_request":', *chat.body, b"}")

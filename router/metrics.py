@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from rendergen.service.metrics import SECONDS, ServiceMetrics
 
 
 class RouterMetrics(ServiceMetrics):
-    """Adds the time that each stage of a chat request takes."""
+    """Adds the time that each stage of a chat request takes, and what its payload is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,6 +22,23 @@ class RouterMetrics(ServiceMetrics):
             buckets=SECONDS,
             registry=self.registry,
         )
+        self.payloads = Counter(
+            "rendergen_router_payloads",
+            "Payloads of chat requests that were carried to a generate pod and answered, by encoding: json, frames.",
+            ("encoding",),
+            registry=self.registry,
+        )
+        self.payload_bytes = Counter(
+            "rendergen_router_payload_bytes",
+            "Bytes of those payloads, as render pods gave them.",
+            ("encoding",),
+            registry=self.registry,
+        )
+
+    def carried(self, encoding: str, size: int) -> None:
+        """A payload of ``size`` bytes has been carried."""
+        self.payloads.labels(encoding).inc()
+        self.payload_bytes.labels(encoding).inc(size)
 
     def stages(self) -> Stages:
         """A clock for one request's stages, running from now."""

@@ -7,21 +7,18 @@ has a window of it (the reads in flight), its sampling params, and its token ids
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import Callable
 from typing import TypeVar
 
-from rendergen.payload import (
-    PayloadError,
-    Piece,
-    SamplingParamsEdit,
-    SamplingParamsSplicer,
-)
-from rendergen.service import request_id
+from rendergen.payload import PayloadError, Piece
+from rendergen.service import deadline, request_id
 from rendergen.service.errors import BadRequest, PodFailed, PodRefusal
-from rendergen.service.pods import PodAnswer
+from rendergen.service.pods import PodClient
 from router.chat_request import ChatRequest
 from router.derender import Generated, completion, derender_request
 from router.metrics import RouterMetrics
+from router.payload import FramesPayload, JsonPayload, Payload, payload_of
 from router.pool import Pool
 from router.settings import RouterSettings
 
@@ -29,16 +26,15 @@ RENDER = "/v1/chat/completions/render"
 GENERATE = "/inference/v1/generate"
 DERENDER = "/v1/chat/completions/derender"
 
-# What `max_tokens` means where the rendered sampling params lack it: render leaves out what equals vLLM's default, and
-# generate would take the absence for all that is left of the context.
-VLLM_DEFAULT_MAX_TOKENS = 16
-
+log = logging.getLogger(__name__)
 
 # Above this, reading an answer leaves the event loop: it takes about 10 ms a megabyte.
 LARGE_ANSWER_BYTES = 128 * 1024
 
 # With these a pod speaks of the request that it was sent by us (method, pauses), not of the caller's.
 _OURS = frozenset({405, 408})
+# With these the generate pod speaks of the payload, which is the render pod's: its signature, its features.
+_OF_THE_PAYLOAD = frozenset({403, 412})
 
 T = TypeVar("T")
 
@@ -80,36 +76,57 @@ class ChatPipeline:
         self._generate.ready()  # nothing is rendered that nothing can generate from
         stages = self._metrics.stages()
         settings = self._settings
-        payload = _Payload(chat.sampling_overrides)
-        async with self._render.choose().request(
-            "POST", RENDER, headers=_headers(chat), body=chat.body, timeout_s=settings.render_timeout_s
+        render = self._render.choose()
+        headers = {**_headers(chat, settings.render_timeout_s), "Accept": self._media_type_for(render)}
+        async with render.request(
+            "POST", RENDER, headers=headers, body=chat.body, timeout_s=settings.render_timeout_s
         ) as rendered:
             stages.end("render")
-            async with self._generate.choose().request(
-                "POST",
-                GENERATE,
-                headers={**_headers(chat), **payload.length(rendered)},
-                body=payload.pieces(rendered),
-                timeout_s=settings.generate_timeout_s,
-            ) as generating:
-                tokens = await generating.read(settings.max_body_bytes)
+            payload = payload_of(rendered, chat.sampling_overrides)
+            tokens = await self._generated(chat, payload)
         stages.end("generate")
+        self._metrics.carried(payload.encoding, payload.size)
         context, generated = await _off_loop(len(tokens), "generate pod", self._context, chat, payload, tokens)
         answer = await self._derendered(chat, context)
         stages.end("derender")
         completion_id = f"chatcmpl-{request_id.current.get()}"
         return await _off_loop(len(answer), "render pod", completion, chat, answer, generated, completion_id)
 
+    def _media_type_for(self, render: PodClient) -> str:
+        """What to ask ``render`` for: frames only where whichever generate pod is chosen takes them."""
+        generate = self._generate
+        frames = self._render.speaks_frames(render) and all(map(generate.speaks_frames, generate.ready()))
+        return FramesPayload.media_type if frames else JsonPayload.media_type
+
+    async def _generated(self, chat: ChatRequest, payload: Payload) -> bytes:
+        """Generate's answer to ``payload``, which is carried to a pod that takes its encoding."""
+        timeout_s = self._settings.generate_timeout_s
+        pod = self._generate.choose(frames=isinstance(payload, FramesPayload))
+        headers = {**_headers(chat, timeout_s), **payload.headers()}
+        try:
+            async with pod.request(
+                "POST", GENERATE, headers=headers, body=payload.pieces(), timeout_s=timeout_s
+            ) as generating:
+                return await generating.read(self._settings.max_body_bytes)
+        except PodRefusal as error:
+            if error.status not in _OF_THE_PAYLOAD:
+                raise
+            log.error("payload refused", extra={"pod": pod.pod.url, "status": error.status, "error": error.message})
+            raise PodFailed(
+                f"The generate pod does not accept the render pod's payload (status {error.status}). Their settings do "
+                "not fit together: whoever runs them finds the reason in the router's log."
+            ) from error
+
     @staticmethod
-    def _context(chat: ChatRequest, payload: _Payload, tokens: bytes) -> tuple[tuple[bytes, ...], Generated]:
+    def _context(chat: ChatRequest, payload: Payload, tokens: bytes) -> tuple[tuple[bytes, ...], Generated]:
         generated = Generated.read(tokens)
-        return derender_request(chat, payload.token_ids, generated), generated
+        return derender_request(chat, payload.prompt(), generated), generated
 
     async def _derendered(self, chat: ChatRequest, context: tuple[bytes, ...]) -> bytes:
         timeout_s = self._settings.derender_timeout_s
         try:
             async with self._derender.choose().request(
-                "POST", DERENDER, headers=_headers(chat), body=context, timeout_s=timeout_s
+                "POST", DERENDER, headers=_headers(chat, timeout_s), body=context, timeout_s=timeout_s
             ) as derendering:
                 return await derendering.read(self._settings.max_body_bytes)
         except (PodRefusal, BadRequest) as error:
@@ -119,44 +136,9 @@ class ChatPipeline:
             raise PodFailed("The generate pod's answer is none that can be derendered.") from error
 
 
-class _Payload:
-    """The payload on its way from the render pod to the generate pod."""
-
-    def __init__(self, overrides: Mapping[str, bytes]) -> None:
-        edit = SamplingParamsEdit(overrides, default_max_tokens=VLLM_DEFAULT_MAX_TOKENS)
-        self._growth = edit.most_growth()
-        self._splicer = SamplingParamsSplicer(edit, capture=("token_ids",), grow_by=self._growth)
-
-    def length(self, rendered: PodAnswer) -> dict[str, str]:
-        """``Content-Length`` of what :meth:`pieces` will give. With none, aiohttp would send it in HTTP chunks."""
-        if rendered.content_length is None:
-            return {}
-        return {"Content-Length": str(rendered.content_length + self._growth)}
-
-    async def pieces(self, rendered: PodAnswer) -> AsyncIterator[Piece]:
-        """What arrives, with the sampling params set and every other byte as it was."""
-        try:
-            async for chunk in rendered.chunks():
-                pieces = self._splicer.feed(chunk)
-                if pieces:
-                    # More than one only where the sampling params are. One copy there costs less than three writes.
-                    yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._splicer.finish()
-        except PayloadError as error:
-            raise PodFailed(f"The render pod's answer is no payload: {error}.") from error
-
-    @property
-    def token_ids(self) -> bytes:
-        """The prompt, a raw JSON list, once the payload has passed."""
-        token_ids = self._splicer.captured.get("token_ids", b"")
-        if not token_ids.startswith(b"["):
-            raise PodFailed("The render pod's answer is no payload: it has no list of `token_ids`.")
-        return token_ids
-
-
-def _headers(chat: ChatRequest) -> dict[str, str]:
+def _headers(chat: ChatRequest, budget_s: float) -> dict[str, str]:
     # On vLLM each step has an id of its own: aborting an id there aborts every request that shares it.
-    return {**chat.headers, request_id.HEADER: request_id.derived()}
+    return {**chat.headers, request_id.HEADER: request_id.derived(), **deadline.left(budget_s)}
 
 
 async def _off_loop(size: int, role: str, work: Callable[..., T], *args: object) -> T:

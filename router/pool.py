@@ -26,13 +26,28 @@ class Pool:
         self._watch = watch
         self._pick = pick
 
-    def choose(self) -> PodClient:
+    def choose(self, *, frames: bool = False) -> PodClient:
         """The pod for the next request.
 
+        Args:
+            frames: it must take payloads in frames.
+
         Raises:
-            Unavailable: none is ready.
+            Unavailable: none is ready, or none that does.
         """
-        return self._pick(self.ready())
+        ready = self.ready()
+        if not frames:
+            return self._pick(ready)
+        speaking = [pod for pod in ready if self.speaks_frames(pod)]
+        if not speaking:
+            raise Unavailable(
+                f"No {self._role} that takes payloads in frames is ready. Send JSON, or try again shortly."
+            )
+        return self._pick(speaking)
+
+    def speaks_frames(self, pod: PodClient) -> bool:
+        """Whether the pod takes and gives payloads in frames."""
+        return self._watch.capabilities(pod).speaks_frames
 
     def ready(self) -> list[PodClient]:
         """The pods that can serve now: at least one.

@@ -1,4 +1,4 @@
-"""The payload that a render pod makes and a generate pod takes: looked at and edited as raw JSON, never decoded."""
+"""The payload that a render pod makes and a generate pod takes: looked at and edited as it is, never decoded."""
 
 from rendergen.payload.capture import MemberCapture
 from rendergen.payload.errors import (
@@ -8,8 +8,11 @@ from rendergen.payload.errors import (
     MemberTooLarge,
     NotAnObject,
     PayloadError,
+    SeveralPayloads,
     TruncatedJson,
 )
+from rendergen.payload.frame_splice import FrameSplicer, TokenIds, read_token_ids
+from rendergen.payload.frames import MalformedFrames
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
 from rendergen.payload.members import Piece, index_members, set_members, split_list
 from rendergen.payload.sampling_params import SamplingParamsEdit, merge_sampling_params
@@ -20,8 +23,10 @@ __all__ = [
     "DEFAULT_LIMITS",
     "DuplicateMember",
     "Event",
+    "FrameSplicer",
     "LimitExceeded",
     "Limits",
+    "MalformedFrames",
     "MalformedJson",
     "MemberCapture",
     "MemberScanner",
@@ -32,12 +37,15 @@ __all__ = [
     "Piece",
     "SamplingParamsEdit",
     "SamplingParamsSplicer",
+    "SeveralPayloads",
     "Span",
+    "TokenIds",
     "TruncatedJson",
     "ValueEnded",
     "ValueStarted",
     "index_members",
     "merge_sampling_params",
+    "read_token_ids",
     "set_members",
     "splice_sampling_params",
     "split_list",

@@ -58,3 +58,11 @@ class MemberTooLarge(LimitExceeded):
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(f"bytes held of member {name!r}", limit)
         self.name = name
+
+
+class SeveralPayloads(PayloadError):
+    """There are `count` payloads in one answer, where one is taken."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} payloads in one answer, where one is taken")
+        self.count = count

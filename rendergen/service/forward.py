@@ -7,7 +7,7 @@ import logging
 
 from aiohttp import web
 
-from rendergen.service import request_id
+from rendergen.service import deadline, request_id
 from rendergen.service.app import BROKEN_STATUS
 from rendergen.service.bodies import RequestBody
 from rendergen.service.errors import CallerTooSlow, ServiceError
@@ -50,12 +50,12 @@ async def forward(
         pod: who serves it.
         path: the path there.
         settings: limits of the body.
-        timeout_s: budget for the whole, in seconds.
+        timeout_s: budget for the whole, in seconds. The pod is told it, or what the caller said if that is less.
 
     Raises:
         ServiceError: what went wrong. If an answer has begun, it has to be cut off.
     """
-    headers = passed_on(request)
+    headers = passed_on(request) | deadline.left(timeout_s, request.headers.get(deadline.HEADER))
     chunks: Body = b""
     if request.body_exists:
         body = RequestBody(request, settings)

@@ -42,6 +42,12 @@ class ServiceMetrics:
         self.pod_ready = Gauge(
             "rendergen_pod_ready", "1 while the pod's last health probe succeeded.", ("pod",), registry=self.registry
         )
+        self.pod_frames = Gauge(
+            "rendergen_pod_frames",
+            "1 if the pod takes and gives payloads in frames, 0 if in JSON only; for pods that were asked.",
+            ("pod",),
+            registry=self.registry,
+        )
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""

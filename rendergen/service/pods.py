@@ -29,8 +29,11 @@ MAX_ERROR_BYTES = 64 * 1024
 # A body in pieces is joined up to this size: sending it in one write costs less than not copying it saves.
 JOINED_BYTES = 64 * 1024
 
-# Asked every second: that it fails is logged by who asks, when it begins to.
 HEALTH = "/health"
+# Answered by the vLLM plugin, and carried through by the services. Under a prefix that vLLM's API key guards.
+CAPABILITIES = "/inference/v1/rendergen"
+# Asked every second: that it fails is logged by who asks, when it begins to.
+_QUIET = frozenset({HEALTH, CAPABILITIES})
 
 # How aiohttp reports a connection that the pod has ended. (A connection that could not be made is told apart before.)
 _CONNECTION_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError)
@@ -347,7 +350,7 @@ async def _each(pieces: tuple[bytes, ...]) -> AsyncIterator[bytes]:
 
 
 def _level(path: str) -> int:
-    return logging.DEBUG if path == HEALTH else logging.WARNING
+    return logging.DEBUG if path in _QUIET else logging.WARNING
 
 
 def _broken(pod: Pod, error: Exception, level: int = logging.WARNING) -> PodFailed:

@@ -12,15 +12,24 @@ from rendergen.service.errors import BadRequest, DeadlineExceeded, PodFailed, Po
 
 # What a pod says of the caller's request, or of its load, is the caller's to know.
 _CALLERS = frozenset({400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429})
-# These come from a rendergen service in front of vLLM, which has classed the failure already.
+# These come from a rendergen service in front of vLLM, or from our plugin within it, which have classed it already.
 _CLASSED = frozenset({502, 503, 504})
-_CLASSED_TYPES = frozenset({kind.type for kind in (PodFailed, Unavailable, DeadlineExceeded)})
+_CLASSED_TYPES = frozenset(
+    {PodFailed.type, Unavailable.type, DeadlineExceeded.type, "DeadlineExceededError"}  # the last is the plugin's
+)
 TOO_MANY_REQUESTS = 429
 # `error.type` where the pod gives none; vLLM's 401 is a plain string.
-_TYPES = {401: "UnauthorizedError", 403: "PermissionDeniedError", 404: "NotFoundError", 429: "RateLimitError"}
+_TYPES = {
+    401: "UnauthorizedError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    409: "ConflictError",
+    412: "PreconditionFailedError",
+    429: "RateLimitError",
+}
 # Statuses with which vLLM answers what `_CALLERS_FAULT` lists.
 _UNRELIABLE = frozenset({400, 500, 501})
-_AS_BAD_REQUEST = frozenset({412, 415, 422})
+_AS_BAD_REQUEST = frozenset({415, 422})
 
 _FETCH = "An image could not be fetched from its URL. Send it as a data: URL, or see that the URL can be reached."
 _DECODE = "An image could not be decoded: {message}. Send it as a valid PNG, JPEG or WebP file."

@@ -1,8 +1,10 @@
-"""All of vLLM's internals that the plugin uses, by what they are used for."""
+"""All of vLLM's internals that the plugin uses, by what they are used for. Nothing here imports vLLM."""
 
 from __future__ import annotations
 
+from rendergen.vllm_plugin.derender import needs as derender
 from rendergen.vllm_plugin.internals import Need
+from rendergen.vllm_plugin.trust import needs as trust
 
 _PROTOCOL = "vllm.entrypoints.scale_out.token_in_token_out.protocol"
 _GENERATE_REQUEST_FIELDS = (
@@ -56,12 +58,5 @@ ITEMS = (
     Need("vllm.multimodal.inputs", "MultiModalFlatField", fields=("keep_on_cpu", "slices", "dim")),
     Need("vllm.multimodal.inputs", "MultiModalSharedField", fields=("keep_on_cpu", "batch_size")),
     Need("vllm.v1.serial_utils", "MsgpackEncoder", ("size_threshold",)),
-    Need("vllm.v1.utils", "tensor_data", ("tensor",)),
 )
-FINGERPRINT = (
-    Need("vllm.transformers_utils.repo_utils", "try_get_local_file", ("model", "file_name", "revision")),
-    Need("vllm.config", "ModelConfig", fields=("model", "revision", "dtype", "hf_overrides", "multimodal_config")),
-    Need("vllm.config", "MultiModalConfig", fields=("mm_processor_kwargs", "mm_device_do_normalize")),
-)
-
-NEEDS: tuple[Need, ...] = (*RENDER, *GENERATE, *ITEMS, *FINGERPRINT)
+NEEDS: tuple[Need, ...] = (*RENDER, *GENERATE, *ITEMS, *trust.NEEDS, *derender.NEEDS)

@@ -12,13 +12,16 @@ from fastapi.routing import APIRoute
 
 import rendergen
 from rendergen.payload.frames import MEDIA_TYPE, VERSION
+from rendergen.vllm_plugin import derender
 from rendergen.vllm_plugin.attestation import Attestor
+from rendergen.vllm_plugin.derender.dialects import DIALECTS
 from rendergen.vllm_plugin.gate import RenderGate
 from rendergen.vllm_plugin.generate import GenerateRoute, with_prepared_inputs
 from rendergen.vllm_plugin.render import RecordingRender, RenderRoutes
 from rendergen.vllm_plugin.settings import PluginSettings
 from rendergen.vllm_plugin.trust.checks import Checks
 from rendergen.vllm_plugin.trust.fingerprint import fingerprint_of
+from rendergen.vllm_plugin.trust.geometry import Geometry
 from rendergen.vllm_plugin.trust.keys import Keys
 
 INFO = "/inference/v1/rendergen"
@@ -42,6 +45,7 @@ def attach(app: FastAPI) -> None:
         app.add_api_route(RENDER_COMPLETIONS, _render_completions, methods=["POST"])
     if GENERATE in served:
         app.add_api_route(GENERATE, _generate, methods=["POST"])
+    derender.attach(app)
 
 
 async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
@@ -58,7 +62,7 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         "fingerprint": fingerprint,
         "signing": bool(keys),
         "role": "render" if engine_client is None else "generate",
-        "supports": {"frames": True, "derender_stream": []},
+        "supports": {"frames": True, "derender_stream": [dialect.path for dialect in DIALECTS]},
         "limits": {
             "max_body_bytes": settings.max_body_bytes,
             "max_renders": settings.max_renders,
@@ -77,8 +81,16 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         Attestor(fingerprint, keys),
         settings.max_body_bytes,
     )
+    derender.init_state(state, args)
     if engine_client is not None:
-        checks = Checks(fingerprint, keys, settings.allow_content_parts, settings.allow_transfer_params)
+        checks = Checks(
+            fingerprint,
+            keys,
+            Geometry.of(state.vllm_config, state.online_renderer.renderer.tokenizer),
+            state.vllm_config.model_config.get_vocab_size(),
+            settings.allow_content_parts,
+            settings.allow_transfer_params,
+        )
         state.rendergen_generate = GenerateRoute(
             with_prepared_inputs(state.serving_tokens), checks, settings.max_body_bytes
         )

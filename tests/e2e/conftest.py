@@ -79,6 +79,16 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 @session_async
 async def tapped(stack: Stack) -> AsyncIterator[TappedStack]:
-    """A second router and second services in front of the same vLLM, with what vLLM is sent and answers recorded."""
-    async with tapped_stack(stack) as running:
+    """A second router and second services in front of the same vLLM, with what vLLM is sent and answers recorded.
+
+    Payloads go as JSON.
+    """
+    async with tapped_stack(stack, frames=False) as running:
+        yield running
+
+
+@session_async
+async def framed(stack: Stack) -> AsyncIterator[TappedStack]:
+    """The same, with payloads in frames."""
+    async with tapped_stack(stack, frames=True) as running:
         yield running

@@ -31,18 +31,22 @@ class Tap:
         url: where it listens.
         behind: base address of the server that it passes requests on to.
         exchanges: every POST that was answered, in order.
+        hides: paths that it answers with 404, as a server does that has them not.
     """
 
     client: aiohttp.ClientSession
     behind: str
     url: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
+    hides: frozenset[str] = frozenset()
 
     def to(self, path: str) -> list[Exchange]:
         """The exchanges of one path, in order."""
         return [exchange for exchange in self.exchanges if exchange.path == path]
 
     async def pass_on(self, request: web.Request) -> web.Response:
+        if request.path in self.hides:
+            raise web.HTTPNotFound
         body = await request.read()
         headers = {name: value for name, value in request.headers.items() if name in _PASSED_ON}
         async with self.client.request(
@@ -58,12 +62,12 @@ _PASSED_ON = ("Content-Type", "Accept", "X-Request-Id")
 
 
 @asynccontextmanager
-async def tap(behind: str) -> AsyncIterator[Tap]:
-    """A tap on a free loopback port, in front of the server at ``behind``."""
+async def tap(behind: str, hides: frozenset[str] = frozenset()) -> AsyncIterator[Tap]:
+    """A tap on a free loopback port, in front of the server at ``behind``; what it ``hides`` is not there."""
     app = web.Application(client_max_size=0)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as client:
-        running = Tap(client, behind)
+        running = Tap(client, behind, hides=hides)
         app.router.add_route("*", "/{path:.*}", running.pass_on)
         await runner.setup()
         try:

@@ -14,6 +14,9 @@ from rendergen.launcher import Stack
 from tests.e2e.service_process import service_process
 from tests.e2e.tap import Tap, tap
 
+# Where the plugin says what it speaks. A vLLM that does not answer there is spoken to as one without the plugin.
+CAPABILITIES = "/inference/v1/rendergen"
+
 
 @dataclass(frozen=True, slots=True)
 class TappedStack:
@@ -30,11 +33,12 @@ class TappedStack:
 
 
 @asynccontextmanager
-async def tapped_stack(stack: Stack) -> AsyncIterator[TappedStack]:
-    """Start it."""
+async def tapped_stack(stack: Stack, *, frames: bool) -> AsyncIterator[TappedStack]:
+    """Start it. Without ``frames`` the taps hide that vLLM speaks them, and payloads go as JSON."""
+    hides = frozenset() if frames else frozenset({CAPABILITIES})
     async with (
-        tap(stack.vllm_render_urls[0]) as render,
-        tap(stack.vllm_engine_urls[0]) as generate,
+        tap(stack.vllm_render_urls[0], hides) as render,
+        tap(stack.vllm_engine_urls[0], hides) as generate,
         service_process("render_service", "--vllm-url", render.url) as render_service,
         service_process("generate_service", "--vllm-url", generate.url) as generate_service,
         service_process(

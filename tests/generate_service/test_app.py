@@ -11,6 +11,7 @@ PATHS = (
     ("POST", "/inference/v1/generate"),
     ("POST", "/inference/v1/abort_requests"),
     ("GET", "/v1/models"),
+    ("GET", "/inference/v1/rendergen"),
 )
 
 

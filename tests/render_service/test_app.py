@@ -12,6 +12,7 @@ PATHS = (
     ("POST", "/v1/chat/completions/derender"),
     ("POST", "/v1/completions/derender"),
     ("GET", "/v1/models"),
+    ("GET", "/inference/v1/rendergen"),
 )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from rendergen.payload import PayloadError
 from router.chat_request import ChatRequest
-from router.derender import Generated, completion, derender_request
+from router.derender import Generated, Prompt, completion, derender_request
 
 REQUEST = ChatRequest(
     body=(b'{"model":"m",', b'"messages":[]}'),
@@ -15,6 +15,8 @@ REQUEST = ChatRequest(
     keeps_stop_tokens=False,
     sampling_overrides={},
 )
+
+PROMPT = Prompt(1, b"1")
 
 
 def request(**members: Any) -> ChatRequest:
@@ -49,14 +51,14 @@ SHOWN = {
 @pytest.mark.parametrize(("choice", "tokens"), SHOWN.values(), ids=SHOWN)
 def test_derender_is_not_shown_the_token_that_ended_the_generation(choice: dict[str, Any], tokens: Any) -> None:
     """It would decode it into the text. It refuses an empty list, so a lone one stays."""
-    context = json.loads(b"".join(derender_request(REQUEST, b"[1]", generated(choice, choice))))
+    context = json.loads(b"".join(derender_request(REQUEST, PROMPT, generated(choice, choice))))
     assert [shown["token_ids"] for shown in context["generate_response"]["choices"]] == [tokens, tokens]
 
 
 def test_a_stop_token_that_is_to_be_in_the_text_is_shown() -> None:
     """With include_stop_str_in_output generate's answer goes on as it is."""
     answer = generated({"token_ids": [7, 2], "finish_reason": "stop"})
-    context = b"".join(derender_request(request(keeps_stop_tokens=True), b"[1]", answer))
+    context = b"".join(derender_request(request(keeps_stop_tokens=True), PROMPT, answer))
     assert answer.raw in context
 
 

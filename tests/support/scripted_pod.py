@@ -11,6 +11,8 @@ from enum import Enum
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+CAPABILITIES = "/inference/v1/rendergen"
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -47,6 +49,8 @@ class ScriptedPod:
         left: paths of the requests whose caller went away before the answer ended.
         healthy: what ``/health`` says; None accepts the question and never answers.
         probes: how often ``/health`` was asked.
+        speaks: what it answers to the question what it can do, unless that path is in ``answers``; None is a 404.
+        asked: how often it was asked that.
     """
 
     url: str = ""
@@ -57,6 +61,8 @@ class ScriptedPod:
     left: list[str] = field(default_factory=list)
     healthy: bool | None = True
     probes: int = 0
+    speaks: bytes | None = None
+    asked: int = 0
     server: web.Server | None = None
 
     @property
@@ -71,6 +77,8 @@ class ScriptedPod:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/health":
             return await self._health(request)
+        if request.path == CAPABILITIES and request.path not in self.answers:
+            return await self._capabilities(request)
         self.begun.append(request.path)
         try:
             if request.path not in self.unread:
@@ -86,6 +94,10 @@ class ScriptedPod:
         if self.healthy is None:
             return await streamed(Does.HANG)(request)
         return web.Response(status=200 if self.healthy else 503)
+
+    async def _capabilities(self, request: web.Request) -> web.StreamResponse:
+        self.asked += 1
+        return await (_not_found if self.speaks is None else json_answer(self.speaks))(request)
 
 
 def json_answer(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Answer:

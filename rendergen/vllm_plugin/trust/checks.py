@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
 from vllm.multimodal.inputs import MultiModalKwargsItem
 
@@ -12,7 +13,9 @@ from rendergen.vllm_plugin.attestation import Attestation
 from rendergen.vllm_plugin.errors import BadPayload, FeaturesMissing, NotSigned, OtherFingerprint
 from rendergen.vllm_plugin.items import Item
 from rendergen.vllm_plugin.trust.digest import Statement, holds, item_digest
+from rendergen.vllm_plugin.trust.geometry import Geometry
 from rendergen.vllm_plugin.trust.keys import Keys
+from rendergen.vllm_plugin.trust.sampling import check_sampling_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,16 @@ class Checks:
     Attributes:
         fingerprint: this server's.
         keys: whose signatures are accepted; a payload needs one where there are any.
+        geometry: what the model takes.
+        vocab_size: how many logits it has.
         allow_content_parts: take requests that make this server fetch URLs.
         allow_transfer_params: take requests that name other servers' caches.
     """
 
     fingerprint: str
     keys: Keys
+    geometry: Geometry
+    vocab_size: int
     allow_content_parts: bool
     allow_transfer_params: bool
 
@@ -65,10 +72,17 @@ class Checks:
         digests = [None if item.fields is None else item_digest(item.fields) for item in items]
         self._check_signature(token_ids, items, digests, attestation)
         self._check_presence(items)
+        proven = self.geometry.check(np.frombuffer(token_ids, dtype="<u4"), items, signed=bool(self.keys))
+        check_sampling_params(
+            request.sampling_params,
+            vocab_size=self.vocab_size,
+            max_model_len=self.geometry.max_model_len,
+            allow_transfer_params=self.allow_transfer_params,
+        )
         return tuple(
             Admitted(item, fields, digest.hex())
-            for item, digest in zip(items, digests, strict=True)
-            if (fields := item.fields) is not None and digest is not None
+            for item, fields, digest in zip(items, proven, digests, strict=True)
+            if fields is not None and digest is not None
         )
 
     def _check_switches(self, request: GenerateRequest) -> None:

@@ -18,20 +18,6 @@ from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.multimodal.processing import TimingContext
 from vllm.multimodal.processing.inputs import ProcessorInputs
 
-from rendergen.vllm_plugin.internals import Need
-
-NEEDS: tuple[Need, ...] = (
-    Need("vllm.multimodal.inputs", "MultiModalKwargsItem"),
-    Need("vllm.multimodal.inputs", "MultiModalFieldElem", fields=("data", "field")),
-    Need("vllm.multimodal.inputs", "PlaceholderRange", fields=("offset", "length", "is_embed")),
-    Need("vllm.multimodal.processing", "TimingContext", parameters=("enabled",)),
-    Need("vllm.multimodal.processing.inputs", "ProcessorInputs", fields=("prompt", "mm_data_items")),
-    Need("vllm.multimodal.processing", "BaseMultiModalProcessor.apply", parameters=("inputs", "timing_ctx")),
-    Need("vllm.multimodal.processing", "BaseProcessingInfo.parse_mm_data", parameters=("mm_data",)),
-    Need("vllm.multimodal.processing", "BaseProcessingInfo.get_tokenizer"),
-    Need("vllm.multimodal.processing", "BaseDummyInputsBuilder.get_dummy_text", parameters=("mm_counts",)),
-)
-
 SIZES = ((300, 300), (300, 120), (120, 600), (1300, 900))
 """Pictures of these widths and heights, in pixels, are tried: a model for which these all come out alike makes every
 picture alike."""

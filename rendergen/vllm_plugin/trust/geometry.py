@@ -18,24 +18,10 @@ from vllm.multimodal.encoder_budget import MultiModalBudget
 from vllm.multimodal.inputs import MultiModalKwargsItem
 
 from rendergen.vllm_plugin.errors import BadPayload
-from rendergen.vllm_plugin.internals import Need
 from rendergen.vllm_plugin.items import Item
 from rendergen.vllm_plugin.trust import examples
-from rendergen.vllm_plugin.trust.families import Family, fixed_size, image_family, qwen_vl
+from rendergen.vllm_plugin.trust.families import Family, image_family
 from rendergen.vllm_plugin.trust.placeholders import check_ranges, embeddings_taken
-
-NEEDS: tuple[Need, ...] = (
-    Need("vllm.multimodal", "MULTIMODAL_REGISTRY"),
-    Need("vllm.multimodal.registry", "MultiModalRegistry.create_processor", parameters=("model_config",)),
-    Need("vllm.multimodal.encoder_budget", "MultiModalBudget", parameters=("vllm_config", "mm_registry")),
-    Need("vllm.multimodal.encoder_budget", "MultiModalBudget.get_encoder_budget"),
-    Need("vllm.config", "ModelConfig.get_vocab_size"),
-    Need("vllm.config", "ModelConfig", fields=("max_model_len", "hf_config")),
-    Need("vllm.config", "SchedulerConfig", fields=("max_num_batched_tokens", "disable_chunked_mm_input")),
-    *examples.NEEDS,
-    *qwen_vl.NEEDS,
-    *fixed_size.NEEDS,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

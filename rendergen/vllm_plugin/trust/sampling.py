@@ -13,7 +13,6 @@ import numpy as np
 from vllm import SamplingParams
 
 from rendergen.vllm_plugin.errors import BadPayload
-from rendergen.vllm_plugin.internals import Need
 from rendergen.vllm_plugin.trust.values import check_values
 
 TOKEN_IDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "trace_decode_token_ids", "logit_bias")
@@ -28,17 +27,6 @@ NOT_WITH_TRACE = (
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 """Members of `extra_args` that make an engine fetch another pod's caches."""
 
-NEEDS: tuple[Need, ...] = (
-    Need(
-        "vllm",
-        "SamplingParams",
-        fields=(
-            *TOKEN_IDS,
-            *NOT_WITH_TRACE,
-            *("n", "repetition_penalty", "extra_args"),
-        ),
-    ),
-)
 
 MAX_TOKEN_IDS = 65_536
 """How many ids one field may list: each is looked at again for every request in the batch, and no vocabulary's worth of

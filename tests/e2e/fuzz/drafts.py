@@ -53,7 +53,15 @@ class Tensor:
 
 @dataclass(slots=True)
 class Field:
-    """One field of an item. `data`: a Tensor, a number, a list, None. `kept`: what mm_metadata says, if not the same."""
+    """One field of an item.
+
+    Attributes:
+        kind: how it is batched.
+        options: of that kind.
+        data: a Tensor, a number, a list, or None.
+        metadata: whether it is in mm_metadata too.
+        kept: what it is there, if not the same.
+    """
 
     kind: Any
     options: Any
@@ -118,9 +126,7 @@ def draft_of(payload: dict[str, Any], question: str, colors: list[str]) -> Draft
             for name, elem in msgpack.unpackb(raw, ext_hook=_bytes).items()
         }
         place = features["mm_placeholders"]["image"][index]
-        pictures.append(
-            Picture(color, features["mm_hashes"]["image"][index], place["offset"], place["length"], fields)
-        )
+        pictures.append(Picture(color, features["mm_hashes"]["image"][index], place["offset"], place["length"], fields))
     return Draft(
         question=question,
         request={name: value for name, value in payload.items() if name not in _TENSOR_MEMBERS},
@@ -156,9 +162,7 @@ def as_json(draft: Draft) -> bytes:
             features["kwargs_data"].setdefault(key, []).append(_json_item(picture.fields, kept=False))
             features["mm_metadata"].setdefault(key, []).append(_json_item(picture.fields, kept=True))
             mask = picture.is_embed
-            masks.setdefault(key, []).append(
-                base64.b64encode(mask).decode() if isinstance(mask, bytes) else mask
-            )
+            masks.setdefault(key, []).append(base64.b64encode(mask).decode() if isinstance(mask, bytes) else mask)
         members["features"] = features
         if any(any(mask is not None for mask in each) for each in masks.values()):
             draft.extra.setdefault("is_embed", masks)

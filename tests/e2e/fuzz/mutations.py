@@ -248,7 +248,9 @@ def too_many_items(rng: RNG, draft: Draft, source: Source) -> Expect:
 
 def another_modality(rng: RNG, draft: Draft, source: Source) -> Expect:
     """What the model does not take."""
-    rng.choice(draft.pictures).modality = rng.choice(["video", "audio", "", "x" * 5000, "images", "Image", "vision_chunk"])
+    rng.choice(draft.pictures).modality = rng.choice(
+        ["video", "audio", "", "x" * 5000, "images", "Image", "vision_chunk"]
+    )
     return Expect.REFUSED
 
 
@@ -293,7 +295,9 @@ def field_renamed(rng: RNG, draft: Draft, source: Source) -> Expect:
 def retyped(rng: RNG, draft: Draft, source: Source) -> Expect:
     """The same bytes, said to be something else."""
     tensor = rng.choice(draft.pictures).fields[PIXELS].data
-    dtype, shrink = rng.choice([("int8", 1), ("bool", 1), ("float32", 4), ("bfloat16", 2), ("int64", 8), ("float64", 8)])
+    dtype, shrink = rng.choice(
+        [("int8", 1), ("bool", 1), ("float32", 4), ("bfloat16", 2), ("int64", 8), ("float64", 8)]
+    )
     tensor.dtype, tensor.shape = dtype, [tensor.shape[0], tensor.shape[1] // shrink]
     return Expect.REFUSED
 
@@ -301,7 +305,9 @@ def retyped(rng: RNG, draft: Draft, source: Source) -> Expect:
 def dtype_of_another_kind(rng: RNG, draft: Draft, source: Source) -> Expect:
     """A dtype that there is not, or that does not fit the bytes."""
     tensor = rng.choice(list(rng.choice(draft.pictures).fields.values())).data
-    tensor.dtype = rng.choice(["complex64", "__class__", "quint8", "", "tensor", "float8_e4m3fn", 5, None, [], "uint16"])
+    tensor.dtype = rng.choice(
+        ["complex64", "__class__", "quint8", "", "tensor", "float8_e4m3fn", 5, None, [], "uint16"]
+    )
     return Expect.REFUSED
 
 
@@ -391,7 +397,9 @@ def batched_somehow(rng: RNG, draft: Draft, source: Source) -> Expect:
     if rng.random() < 0.5:
         field.kind = rng.choice(["", "x", "build_elems", "flat_from_sizes", "__init__", 5, None])
     else:
-        field.options = rng.choice([{}, None, [], {"x": 1}, {"keep_on_cpu": 5}, {"slices": "x", "dim": 0}, {"dim": NAN}])
+        field.options = rng.choice(
+            [{}, None, [], {"x": 1}, {"keep_on_cpu": 5}, {"slices": "x", "dim": 0}, {"dim": NAN}]
+        )
     return Expect.RIGHT
 
 
@@ -551,7 +559,9 @@ def not_finite(rng: RNG, draft: Draft, source: Source) -> Expect:
 def ids_beyond(rng: RNG, draft: Draft, source: Source) -> Expect:
     """Token ids that the model does not have."""
     token = rng.choice([VOCABULARY, 10**6, 2**31, 2**63, 2**70, -1, -(2**40)])
-    name = rng.choice(["stop_token_ids", "allowed_token_ids", "logprob_token_ids", "trace_decode_token_ids", "logit_bias"])
+    name = rng.choice(
+        ["stop_token_ids", "allowed_token_ids", "logprob_token_ids", "trace_decode_token_ids", "logit_bias"]
+    )
     draft.sampling_params[name] = {str(token): 1.0} if name == "logit_bias" else [1, token]
     return Expect.REFUSED
 
@@ -589,7 +599,9 @@ def sampling_extremes(rng: RNG, draft: Draft, source: Source) -> Expect:
 
 def no_sampling_params(rng: RNG, draft: Draft, source: Source) -> Expect:
     """Something in their place that is none."""
-    draft.sampling_params = rng.choice([None, [], "x", 5, b"", b"{", b"[]", b"\xff", [["temperature", 0]], b"{}{}", True])
+    draft.sampling_params = rng.choice(
+        [None, [], "x", 5, b"", b"{", b"[]", b"\xff", [["temperature", 0]], b"{}{}", True]
+    )
     return Expect.REFUSED
 
 

@@ -5,10 +5,12 @@ import pytest
 from rendergen.payload import (
     DuplicateMember,
     LimitExceeded,
+    MalformedFrames,
     MalformedJson,
     MemberTooLarge,
     NotAnObject,
     PayloadError,
+    SeveralPayloads,
     TruncatedJson,
 )
 
@@ -19,6 +21,8 @@ ERRORS = [
     (NotAnObject("a"), "member 'a' is not a JSON object"),
     (LimitExceeded("bytes of a key", 5), "bytes of a key: more than the limit of 5"),
     (MemberTooLarge("a", 5), "bytes held of member 'a': more than the limit of 5"),
+    (MalformedFrames("a reason"), "a reason"),
+    (SeveralPayloads(3), "3 payloads in one answer, where one is taken"),
 ]
 
 

@@ -56,6 +56,19 @@ async def test_bytes_are_the_same_both_ways(size: int, chunked: bool, caller: ai
             assert answer.headers.get("Content-Length") == (None if chunked else str(size))
 
 
+DEADLINES = {None: "15000", "200": "200", "15001": "15000", "0": "0", "-1": "15000", "1.5": "15000", "x": "15000"}
+
+
+@pytest.mark.parametrize(("said", "told"), DEADLINES.items())
+async def test_a_pod_is_told_how_much_time_is_left(said: str | None, told: str, caller: aiohttp.ClientSession) -> None:
+    """Its budget here, or what the caller said if that is less; what is no number of milliseconds is not passed on."""
+    async with scripted_pod({"/there": json_answer(b"{}")}) as pod, carried_to(pod.url) as url:
+        headers = {} if said is None else {"X-Rendergen-Deadline-Ms": said}
+        async with caller.post(url, data=b"{}", headers=headers) as answer:
+            assert answer.status == 200
+        assert pod.seen[0].headers.getall("X-Rendergen-Deadline-Ms") == [told]
+
+
 async def test_headers_that_mean_something_to_a_pod_go_on(caller: aiohttp.ClientSession) -> None:
     """Those and no others: nothing of the connection, no cookie, no address of the caller."""
     passed = {
@@ -78,7 +91,7 @@ async def test_headers_that_mean_something_to_a_pod_go_on(caller: aiohttp.Client
         async with caller.post(url, data=b"{}", headers=passed | kept) as answer:
             assert "X-Pod" not in answer.headers
             assert answer.headers["X-Request-Id"] == "mine"
-        expected = passed | {"Host": pod.url[7:], "Content-Length": "2"}
+        expected = passed | {"Host": pod.url[7:], "Content-Length": "2", "X-Rendergen-Deadline-Ms": "15000"}
         assert lowered(pod.seen[0].headers) == lowered(expected)
 
 

@@ -4,22 +4,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from rendergen.service.capabilities import JSON_ONLY
 from rendergen.service.health import PodWatch
 from rendergen.service.metrics import ServiceMetrics
-from rendergen.service.pods import Pod, PodClient, open_session
+from rendergen.service.pods import CAPABILITIES, Pod, PodClient, open_session
 from tests.support.polling import eventually
 from tests.support.raw_pod import Connection, Script, closed_port, full_port, raw_pod
-from tests.support.scripted_pod import scripted_pod
+from tests.support.scripted_pod import json_answer, scripted_pod
 from tests.support.service import QUICK, PlainSettings
 
 
 @asynccontextmanager
-async def watched(*urls: str, **settings: float) -> AsyncIterator[tuple[PodWatch, list[PodClient]]]:
+async def watched(*urls: str, asks: bool = False, **settings: float) -> AsyncIterator[tuple[PodWatch, list[PodClient]]]:
     """A running watch of the pods at ``urls``."""
     chosen = PlainSettings(**QUICK | settings)
     async with open_session(chosen) as session:
         pods = [PodClient(session, Pod("render pod", url)) for url in urls]
-        watch = PodWatch(pods, chosen, ServiceMetrics())
+        watch = PodWatch(pods, chosen, ServiceMetrics(), asks_capabilities=asks)
         assert not any(watch.is_ready(pod) for pod in pods)
         async with watch.running():
             yield watch, pods
@@ -123,4 +124,72 @@ async def test_readiness_is_shown_in_the_metrics() -> None:
             for healthy in (True, False):
                 pod.healthy = healthy
                 shown = f'rendergen_pod_ready{{pod="{pod.url}"}} {float(healthy)}'.encode()
+                await eventually(lambda sample=shown: sample in metrics.exposition())
+
+
+FRAMES = b'{"payload_versions":[1],"fingerprint":"f"}'
+
+
+async def test_what_a_pod_can_do_is_known_once_it_is_ready() -> None:
+    """It is asked before it is taken for ready, and not again while it stays so."""
+    async with scripted_pod(healthy=False) as pod, watched(pod.url, asks=True) as (watch, [client]):
+        pod.speaks = FRAMES
+        await eventually(lambda: pod.probes > 2)
+        assert (pod.asked, watch.capabilities(client)) == (0, JSON_ONLY)
+        pod.healthy = True
+        await eventually(lambda: watch.is_ready(client))
+        assert watch.capabilities(client).speaks_frames
+        probes = pod.probes
+        await eventually(lambda: pod.probes > probes + 3)
+        assert pod.asked == 1
+
+
+@pytest.mark.parametrize("gone", [False, None], ids=["not ready", "late"])
+async def test_a_pod_that_comes_back_is_asked_again(gone: bool | None) -> None:
+    """It may be another: without the plugin, or with it."""
+    async with scripted_pod() as pod, watched(pod.url, asks=True, probe_timeout_s=0.1) as (watch, [client]):
+        for number, speaks in enumerate((None, FRAMES, None), start=1):
+            pod.speaks, pod.healthy = speaks, True
+            await eventually(lambda expected=number: pod.asked == expected)
+            await eventually(lambda: watch.is_ready(client))
+            await eventually(lambda said=speaks: watch.capabilities(client).speaks_frames is (said is not None))
+            probes, pod.healthy = pod.probes, gone
+            await eventually(lambda before=probes: pod.probes > before + 1)
+
+
+async def test_a_pod_that_fails_to_say_serves_by_json_and_is_asked_again() -> None:
+    """Its readiness does not depend on it; until it says more it is taken to speak JSON."""
+    async with (
+        scripted_pod({CAPABILITIES: json_answer(b"", 503)}) as pod,
+        watched(pod.url, asks=True) as (watch, [client]),
+    ):
+        await eventually(lambda: watch.is_ready(client) and len(pod.seen) > 2)
+        assert watch.capabilities(client) == JSON_ONLY
+        pod.answers[CAPABILITIES] = json_answer(FRAMES)
+        await eventually(lambda: watch.capabilities(client).speaks_frames)
+        asked, probes = len(pod.seen), pod.probes
+        await eventually(lambda: pod.probes > probes + 3)
+        assert len(pod.seen) == asked
+
+
+async def test_a_pod_is_asked_only_where_it_matters() -> None:
+    """A service in front of one vLLM carries whatever comes, and need not know."""
+    async with scripted_pod() as pod, watched(pod.url) as (watch, [client]):
+        await eventually(lambda: watch.is_ready(client))
+        probes = pod.probes
+        await eventually(lambda: pod.probes > probes + 2)
+        assert pod.asked == 0
+
+
+async def test_what_a_pod_speaks_is_shown_in_the_metrics() -> None:
+    """One gauge a pod that was asked."""
+    settings, metrics = PlainSettings(**QUICK), ServiceMetrics()
+    async with scripted_pod() as pod, open_session(settings) as session:
+        client = PodClient(session, Pod("render pod", pod.url))
+        async with PodWatch([client], settings, metrics, asks_capabilities=True).running():
+            for speaks in (None, FRAMES):
+                pod.healthy, probes = False, pod.probes
+                await eventually(lambda before=probes: pod.probes > before + 1)
+                pod.speaks, pod.healthy = speaks, True
+                shown = f'rendergen_pod_frames{{pod="{pod.url}"}} {float(speaks is not None)}'.encode()
                 await eventually(lambda sample=shown: sample in metrics.exposition())

@@ -37,6 +37,22 @@ PASSED_ON = {
     "415 is a 400": (415, None, body("no JSON"), 400, "BadRequestError", "no JSON", None, None),
     "413": (413, None, body("large", "RequestEntityTooLargeError"), 413, "RequestEntityTooLargeError", "large")
     + (None,) * 2,
+    "plugin 403": (
+        403,
+        None,
+        body("no signature", "PermissionDeniedError"),
+        403,
+        "PermissionDeniedError",
+        "no signature",
+    )
+    + (None,) * 2,
+    "plugin 409": (409, None, body("other", "ConflictError"), 409, "ConflictError", "other", None, None),
+    "plugin 412": (412, None, body("gone", "PreconditionFailedError"), 412, "PreconditionFailedError", "gone")
+    + (None,) * 2,
+    "plugin 504": (504, None, body("late", "DeadlineExceededError"), 504, "DeadlineExceededError", "late")
+    + (None,) * 2,
+    "409 from elsewhere": (409, None, b'{"detail":"x"}', 409, "ConflictError", "x", None, None),
+    "412 from elsewhere": (412, None, b'{"detail":"x"}', 412, "PreconditionFailedError", "x", None, None),
     "429": (429, "3", body("busy", "RateLimitError"), 429, "RateLimitError", "busy", None, "3"),
     "429, no time": (429, None, body("busy", "RateLimitError"), 429, "RateLimitError", "busy", None, "1"),
     "rendergen 502": (502, None, body("It died.", "BadGatewayError"), 502, "BadGatewayError", "It died.", None, None),

@@ -19,17 +19,11 @@ from vllm.multimodal.inputs import (
 )
 
 from rendergen.vllm_plugin.errors import BadPayload
-from rendergen.vllm_plugin.internals import Need
 from rendergen.vllm_plugin.items import Item
 from rendergen.vllm_plugin.trust.examples import Example
 from rendergen.vllm_plugin.trust.families.family import Proven
 from rendergen.vllm_plugin.trust.placeholders import check_mask, check_tokens
 from rendergen.vllm_plugin.trust.tensors import check_names, tensor_like
-
-NEEDS: tuple[Need, ...] = (
-    Need("vllm.multimodal.inputs", "MultiModalBatchedField"),
-    Need("vllm.multimodal.inputs", "MultiModalSharedField"),
-)
 
 _FIELDS_OF_ONE = (MultiModalBatchedField, MultiModalSharedField)
 """Ways of batching that do not depend on the other items of the processor's call."""

@@ -11,17 +11,11 @@ from numpy.typing import NDArray
 from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalFieldElem, MultiModalKwargsItem
 
 from rendergen.vllm_plugin.errors import BadPayload
-from rendergen.vllm_plugin.internals import Need
 from rendergen.vllm_plugin.items import Item
 from rendergen.vllm_plugin.trust.examples import Example
 from rendergen.vllm_plugin.trust.families.family import Proven
 from rendergen.vllm_plugin.trust.placeholders import check_all_embed, check_tokens
 from rendergen.vllm_plugin.trust.tensors import check_names, tensor_like
-
-NEEDS: tuple[Need, ...] = (
-    Need("vllm.multimodal.inputs", "MultiModalFieldConfig.flat_from_sizes", parameters=("size_per_item", "dim")),
-    Need("vllm.multimodal.inputs", "MultiModalFieldConfig.batched", parameters=("keep_on_cpu",)),
-)
 
 ARCHITECTURES = frozenset(
     {

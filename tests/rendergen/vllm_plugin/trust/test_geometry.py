@@ -21,7 +21,7 @@ from vllm.multimodal.inputs import (
 
 from rendergen.vllm_plugin.errors import BadPayload
 from rendergen.vllm_plugin.items import Item
-from rendergen.vllm_plugin.trust.geometry import NEEDS, Geometry
+from rendergen.vllm_plugin.trust.geometry import Geometry
 from tests.rendergen.vllm_plugin.trust.conftest import MAX_MODEL_LEN, Render, Rendered
 
 PIXELS, GRID = "pixel_values", "image_grid_thw"
@@ -55,11 +55,6 @@ def without(name: str) -> Callable[[MultiModalKwargsItem], dict[str, Any]]:
 def with_field(name: str, data: Any) -> Callable[[MultiModalKwargsItem], dict[str, Any]]:
     """A field added."""
     return lambda fields: {**fields, name: MultiModalFieldElem(data=data, field=MultiModalBatchedField())}
-
-
-def test_needs_are_there() -> None:
-    """This vLLM has what the checks stand on."""
-    assert [need.missing() for need in NEEDS if need.missing()] == []
 
 
 def test_what_the_model_takes(geometry: Geometry) -> None:

@@ -1,0 +1,219 @@
+"""Generate's answer as the outputs of an engine: what vLLM's own serving layer reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from vllm.exceptions import GenerationError
+from vllm.logprobs import Logprob
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from rendergen.vllm_plugin.derender.body import RequestBody
+from rendergen.vllm_plugin.derender.choices import Choice, text_params
+from rendergen.vllm_plugin.derender.context import Context
+from rendergen.vllm_plugin.derender.events import EventReader
+from rendergen.vllm_plugin.derender.failures import AnsweredError, BrokenGeneration, CallerLeft, Failure
+from rendergen.vllm_plugin.derender.generated import Generated, GeneratedChoice, Logprobs, decode
+from rendergen.vllm_plugin.derender.limits import DerenderLimits
+from rendergen.vllm_plugin.errors import BadPayload, Refusal
+
+_DONE = b"[DONE]"
+_BLANKS = b" \t\r\n"
+
+# So many steps of a stream are taken before others on the event loop have their turn.
+_STEPS_A_TURN = 16
+
+# What is more is worked on off the event loop, where that can be done at once.
+_FEW_TOKENS = 256
+_FEW_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecDecodeMetrics:
+    """Stands for the engine's own, of which the serving layer reads this alone."""
+
+    values: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.values
+
+
+class Generation:
+    """Reads generate's answer from the body, streamed or not, and gives it out once, as the engine would."""
+
+    def __init__(
+        self, body: RequestBody, context: Context, tokenizer: Any, max_model_len: int, limits: DerenderLimits
+    ) -> None:
+        self.failure: Failure | None = None
+        """What ended it before its time. The serving layer is then told that the engine failed."""
+        self.began = False
+        """Whether anything of an answer came. Until then, an error can still be said by a status."""
+        self._body = body
+        self._context = context
+        self._prompt = context.prompt()
+        self._tokenizer = tokenizer
+        self._max_model_len = max_model_len
+        self._limits = limits
+
+    async def outputs(self, params: SamplingParams) -> AsyncGenerator[RequestOutput, None]:
+        """What the engine would have put out for these sampling params.
+
+        Raises vLLM's GenerationError where there is a `failure`, which the serving layer takes without a word.
+        """
+        try:
+            choices = self._choices(params)
+            if params.output_kind is RequestOutputKind.DELTA:
+                async for output in self._deltas(choices):
+                    yield output
+            else:
+                yield await self._whole(choices, params)
+        except (Refusal, AnsweredError, CallerLeft) as failure:
+            self.failure = failure
+            raise GenerationError("generate's answer did not come to its end") from failure
+
+    def _choices(self, params: SamplingParams) -> Sequence[Choice]:
+        if params.n > self._limits.choices:
+            raise BadPayload(f"n is {params.n}; at most {self._limits.choices} are derendered at once", param="n")
+        how = text_params(params, self._context.sampling_params)
+        return [Choice(i, self._prompt, how, self._tokenizer) for i in range(params.n)]
+
+    async def _deltas(self, choices: Sequence[Choice]) -> AsyncIterator[RequestOutput]:
+        output: RequestOutput | None = None
+        count = 0
+        async for generated, whole in self._generated():
+            for piece in generated.choices:
+                choice = self._choice(choices, piece)
+                for step in _steps(piece) if whole else (piece,):
+                    choice.take(step)
+                    self._check_length(choice)
+                    output = self._output(generated, [choice.delta(step)], choice.finish_reason is not None)
+                    yield output
+                    count += 1
+                    if count % _STEPS_A_TURN == 0:
+                        await self._body.turn()
+            if output is not None:
+                _note_metrics(output, generated)
+        _check_finished(choices)
+
+    async def _whole(self, choices: Sequence[Choice], params: SamplingParams) -> RequestOutput:
+        last = Generated()
+        async for generated, _ in self._generated():
+            for piece in generated.choices:
+                choice = self._choice(choices, piece)
+                if len(piece.token_ids or ()) > _FEW_TOKENS:
+                    await asyncio.to_thread(choice.take, piece)
+                else:
+                    choice.take(piece)
+                self._check_length(choice)
+            if params.prompt_logprobs is not None and generated.prompt_logprobs is None:
+                raise BadPayload(
+                    "log probabilities of the prompt are not in generate's stream; ask generate with stream: false",
+                    param="prompt_logprobs",
+                )
+            last = generated
+        _check_finished(choices)
+        output = self._output(last, [choice.whole() for choice in choices], finished=True)
+        _note_metrics(output, last)
+        return output
+
+    def _choice(self, choices: Sequence[Choice], piece: GeneratedChoice) -> Choice:
+        if not 0 <= piece.index < len(choices):
+            raise BrokenGeneration(f"generate answered with choice {piece.index}; the request has {len(choices)}")
+        return choices[piece.index]
+
+    def _check_length(self, choice: Choice) -> None:
+        if choice.token_count > self._max_model_len:
+            raise BrokenGeneration(
+                f"generate answered with more tokens in choice {choice.index} than the model's context has, "
+                f"{self._max_model_len}"
+            )
+
+    def _output(self, generated: Generated, outputs: list[Any], finished: bool) -> RequestOutput:
+        details = generated.usage.prompt_tokens_details if generated.usage is not None else None
+        return RequestOutput(
+            request_id=self._context.request_id or "",
+            prompt=self._context.prompt_text,
+            prompt_token_ids=self._prompt,
+            prompt_logprobs=_prompt_logprobs(generated),
+            outputs=outputs,
+            finished=finished,
+            num_cached_tokens=details.cached_tokens if details is not None else None,
+            num_cache_creation_tokens=details.created_cache_tokens if details is not None else None,
+            kv_transfer_params=generated.kv_transfer_params,
+            ec_transfer_params=generated.ec_transfer_params,
+        )
+
+    async def _generated(self) -> AsyncIterator[tuple[Generated, bool]]:
+        """Each event, or the whole answer; and whether it is the whole."""
+        first = b""
+        while not first:
+            chunk = await self._body.chunk()
+            if not chunk:
+                raise BrokenGeneration("the body ended where generate's answer should begin")
+            first = chunk.lstrip(_BLANKS)
+        if first.startswith(b"{"):  # no event stream begins so: its lines are `field: value` or `: comment`
+            data = await self._body.rest(self._limits.answer_bytes, first)
+            whole = await asyncio.to_thread(decode, data) if len(data) > _FEW_BYTES else decode(data)
+            self.began = True
+            yield whole, True
+            return
+        reader = EventReader(self._limits.event_bytes)
+        count = 0
+        chunk = first
+        while chunk:
+            for data in reader.feed(chunk):
+                if data == _DONE:
+                    return
+                count += 1
+                if count > self._limits.events:
+                    raise BrokenGeneration(f"generate's stream has more than {self._limits.events} events")
+                event = decode(data)
+                self.began = True
+                yield event, False
+            chunk = await self._body.chunk()
+
+
+def _steps(piece: GeneratedChoice) -> Iterator[GeneratedChoice]:
+    """The piece token by token, as an engine makes them: parsers of streams are written for that."""
+    token_ids = piece.token_ids or []
+    if not token_ids:
+        yield piece
+        return
+    positions = piece.logprobs.content if piece.logprobs is not None else None
+    last = len(token_ids) - 1
+    for i, token_id in enumerate(token_ids[:last]):
+        logprobs = Logprobs(positions[i : i + 1]) if positions is not None else None
+        yield GeneratedChoice(piece.index, [token_id], logprobs)
+    rest = Logprobs(positions[last:]) if positions is not None else None
+    yield msgspec.structs.replace(piece, token_ids=token_ids[last:], logprobs=rest)
+
+
+def _check_finished(choices: Sequence[Choice]) -> None:
+    for choice in choices:
+        if choice.finish_reason is None:
+            raise BrokenGeneration(f"generate's answer ended before choice {choice.index} had finished")
+
+
+def _note_metrics(output: RequestOutput, generated: Generated) -> None:
+    """Metrics come in an event after the last tokens; the serving layer reads them from the last output it got."""
+    if generated.metrics is not None and generated.metrics.speculative_decoding is not None:
+        output.outputs[0].spec_decode_metrics = _SpecDecodeMetrics(generated.metrics.speculative_decoding)
+
+
+def _prompt_logprobs(generated: Generated) -> list[dict[int, Logprob] | None] | None:
+    if generated.prompt_logprobs is None:
+        return None
+    return [
+        None
+        if candidates is None
+        else {
+            token_id: Logprob(logprob=each.logprob, rank=each.rank, decoded_token=each.decoded_token)
+            for token_id, each in candidates.items()
+        }
+        for candidates in generated.prompt_logprobs
+    ]

@@ -112,6 +112,19 @@ class Draft:
         """In the order in which they stand in the prompt."""
         return tuple(picture.color for picture in sorted(self.pictures, key=lambda picture: picture.offset))
 
+    def signed_parts(self) -> Any:
+        """What a signature covers, but for how fields are batched, of which one meaning has many spellings."""
+        pictures = [
+            (
+                *(picture.modality, picture.hash, picture.offset, picture.length, picture.is_embed),
+                {name: (each.data, each.metadata) for name, each in picture.fields.items()}
+                if isinstance(picture.fields, dict)
+                else picture.fields,
+            )
+            for picture in self.pictures
+        ]
+        return self.token_ids, pictures, self.fingerprint, self.signature
+
 
 def draft_of(payload: dict[str, Any], question: str, colors: list[str]) -> Draft:
     """Take apart what the render server made of pictures of these colours, in JSON."""

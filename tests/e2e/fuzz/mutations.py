@@ -100,7 +100,7 @@ def head_member(rng: RNG, draft: Draft, source: Source) -> Expect:
 
 def deep_request(rng: RNG, draft: Draft, source: Source) -> Expect:
     """Nested deeper than anything needs."""
-    value = {"chat_template_kwargs": {"enable_thinking": _nested(rng.choice([30, 100, 500, 900]))}}
+    value = {"chat_template_kwargs": {"enable_thinking": _nested(rng.choice([20, 31, 100, 300]))}}
     draft.request["reasoning_parser_kwargs"] = value
     return Expect.RIGHT
 

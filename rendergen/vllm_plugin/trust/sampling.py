@@ -7,15 +7,13 @@ token id is one of the model's, and nothing comes in by a side door.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from vllm import SamplingParams
 
 from rendergen.vllm_plugin.errors import BadPayload
+from rendergen.vllm_plugin.trust.values import check_values
 
 TOKEN_IDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "trace_decode_token_ids", "logit_bias")
 """Fields whose elements (or keys) are token ids: each becomes an index into the logits."""
@@ -30,15 +28,11 @@ TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 """Members of `extra_args` that make an engine fetch another pod's caches."""
 
 
-MAX_DEPTH = 32
-"""How deep lists and objects may be nested. Deeper ones exhaust the stack of whatever packs or unpacks them."""
-
 MAX_TOKEN_IDS = 65_536
 """How many ids one field may list: each is looked at again for every request in the batch, and no vocabulary's worth of
 duplicates says more."""
 
 _FLOAT32 = np.finfo(np.float32)
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 def check_sampling_params(
@@ -55,7 +49,7 @@ def check_sampling_params(
     Raises BadPayload, naming the field.
     """
     for name in params.__struct_fields__:
-        _check_values(name, getattr(params, name), MAX_DEPTH)
+        check_values(name, getattr(params, name), param=f"sampling_params.{name}")
     for name in TOKEN_IDS:
         _check_token_ids(name, getattr(params, name), vocab_size)
     if params.prompt_logprob_token_ids is not None:
@@ -68,40 +62,6 @@ def check_sampling_params(
         for name in TRANSFER_PARAMS:
             if name in (params.extra_args or {}):
                 raise _bad("extra_args", f"extra_args holds {name}, which this server does not allow")
-
-
-def _check_values(name: str, value: Any, depth: int) -> None:
-    """Numbers are finite and fit 64 bits, text is valid, and nothing is nested deeper than `depth`."""
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, int):
-        if not _INT_MIN <= value <= _INT_MAX:
-            raise _bad(name, f"{name} has an integer that does not fit 64 bits")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise _bad(name, f"{name} is {value}, which is no finite number")
-    elif isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            raise _bad(name, f"{name} has text with half of a surrogate pair, which is no valid Unicode")
-    elif isinstance(value, np.ndarray):
-        if value.dtype.kind not in "iu":
-            raise _bad(name, f"{name} holds {value.dtype}, not integers")
-    else:
-        parts = _parts(value)
-        if depth == 0 and parts:
-            raise _bad(name, f"{name} is nested deeper than {MAX_DEPTH} levels")
-        for part in parts:
-            _check_values(name, part, depth - 1)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return value
-    if is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value)]
-    return ()
 
 
 def _check_token_ids(name: str, ids: Any, vocab_size: int) -> None:

@@ -1,0 +1,210 @@
+"""What derender costs the render server for each token: in a stream, against upstream's one request for each chunk.
+
+`python -m benchmarks.derender` starts the stack with the tiny model and prints a table. Tokens come one at a time, as
+from an engine with one request, so that nothing is done for two at once: that is the dearest way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.report import table
+from rendergen.launcher import LaunchSettings, Stack
+from rendergen.tiny_model import TINY_MODEL_NAME
+
+TOKENS = 2_100
+WINDOW = 40
+"""Tokens over which CPU time is taken."""
+
+PLACES = (20, 2_000)
+"""The tokens in whose neighbourhood it is taken."""
+
+PACE_S = 0.003
+"""Time between two tokens: longer than a token takes."""
+
+STREAMS = {20: 20, 2_000: 3}
+"""How many streams are measured at each place."""
+
+UPSTREAM_STREAMS = {20: 10, 2_000: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API that can be derendered by both."""
+
+    name: str
+    path: str
+    question: dict[str, Any]
+    request_name: str
+    """What upstream's derender calls the caller's request."""
+
+
+def _question(**members: Any) -> dict[str, Any]:
+    return {
+        "model": TINY_MODEL_NAME,
+        "temperature": 0,
+        "max_tokens": TOKENS,
+        "ignore_eos": True,
+        "stream": True,
+        **members,
+    }
+
+
+APIS = (
+    Api(
+        "chat, with parsers",
+        "/v1/chat/completions",
+        _question(messages=[{"role": "user", "content": "Count to 50"}]),
+        "chat_request",
+    ),
+    Api("text", "/v1/completions", _question(prompt="1 2 3"), "completion_request"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A request that has been rendered and generated."""
+
+    api: Api
+    payload: dict[str, Any]
+    events: Sequence[bytes]
+
+    @property
+    def context(self) -> bytes:
+        """The first line of a derender stream."""
+        members = {
+            "request": self.api.question,
+            "prompt_token_ids": self.payload["token_ids"],
+            "sampling_params": self.payload["sampling_params"],
+        }
+        return json.dumps(members).encode() + b"\n"
+
+
+class Bench:
+    """Two servers, and the process whose CPU time is taken."""
+
+    def __init__(self, session: aiohttp.ClientSession, render_url: str, engine_url: str, render_pid: int) -> None:
+        self._session = session
+        self._render_url = render_url
+        self._engine_url = engine_url
+        self._pid = render_pid
+
+    async def generated(self, api: Api) -> Generated:
+        """Ask once; what comes is derendered again and again."""
+        rendered = await self._post(self._render_url + api.path + "/render", api.question)
+        payload = rendered[0] if isinstance(rendered, list) else rendered
+        async with self._session.post(self._engine_url + "/inference/v1/generate", json=payload) as answer:
+            body = await answer.read()
+        return Generated(api, payload, [event + b"\n\n" for event in body.split(b"\n\n") if event])
+
+    async def in_a_stream(self, what: Generated, place: int) -> float:
+        """CPU microseconds a token, around the token at ``place``."""
+        meter = _Meter(self._pid, place)
+        async def body() -> AsyncIterator[bytes]:
+            yield what.context
+            for count, event in enumerate(what.events[: place + WINDOW]):
+                meter.at(count)
+                yield event
+                await asyncio.sleep(PACE_S)
+
+        url = self._render_url + what.api.path + "/derender/stream"
+        async with self._session.post(url, data=body()) as answer:
+            await answer.read()
+        return meter.microseconds
+
+    async def by_chunks(self, what: Generated, place: int) -> float:
+        """The same by upstream's endpoint: the state goes to and fro."""
+        meter = _Meter(self._pid, place)
+        state = None
+        for count, event in enumerate(what.events[: place + WINDOW]):
+            meter.at(count)
+            request = {
+                "stream": True,
+                "generate_chunk": json.loads(event.removeprefix(b"data: ")),
+                "stream_state": state,
+                "prompt_token_ids": what.payload["token_ids"],
+                "prompt_tokens": len(what.payload["token_ids"]),
+                what.api.request_name: what.api.question,
+            }
+            state = (await self._post(self._render_url + what.api.path + "/derender", request))["stream_state"]
+        return meter.microseconds
+
+    async def _post(self, url: str, body: Any) -> Any:
+        async with self._session.post(url, json=body) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+
+class _Meter:
+    """CPU time of a process over the tokens around one place."""
+
+    def __init__(self, pid: int, place: int) -> None:
+        self._pid = pid
+        self._first = place - WINDOW // 2
+        self._begin = 0
+        self._end = 0
+
+    def at(self, count: int) -> None:
+        """Token ``count`` is about to be sent, and all before it have been answered."""
+        if count == self._first:
+            self._begin = cpu_ns(self._pid)
+        elif count == self._first + WINDOW:
+            self._end = cpu_ns(self._pid)
+
+    @property
+    def microseconds(self) -> float:
+        return (self._end - self._begin) / WINDOW / 1_000
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process so far, in ns, as the scheduler counts it."""
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        total += int((thread / "schedstat").read_text().split()[0])
+    return total
+
+
+async def measure(bench: Bench) -> str:
+    """The table."""
+    lines = [("API", "token", "in a stream, µs CPU", "upstream, µs CPU", "ratio")]
+    for api in APIS:
+        what = await bench.generated(api)
+        await bench.in_a_stream(what, PLACES[0])  # what is made once
+        for place in PLACES:
+            ours = await _least(bench.in_a_stream, what, place, STREAMS[place])
+            theirs = await _least(bench.by_chunks, what, place, UPSTREAM_STREAMS[place])
+            lines.append((api.name, f"{place:,}", f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.3f}"))
+    return table(lines)
+
+
+async def _least(measured: Callable[..., Any], what: Generated, place: int, times: int) -> float:
+    """The median of some: a machine that does other things adds to single ones."""
+    values = sorted([await measured(what, place) for _ in range(times)])
+    return float(values[len(values) // 2])
+
+
+async def _run() -> str:
+    async with Stack(LaunchSettings(port=0)) as stack, _session() as session:
+        process = stack.process("vllm-render-0")
+        assert process.pid is not None
+        return await measure(Bench(session, stack.vllm_render_urls[0], stack.vllm_engine_urls[0], process.pid))
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_read=60))
+
+
+def run() -> None:
+    """Start the stack, measure and print."""
+    print(asyncio.run(_run()))
+
+
+if __name__ == "__main__":
+    run()

@@ -19,6 +19,8 @@ from tests.e2e.calls import CHAT, RED, WHAT_COLOR, chat, ok, post
 from tests.e2e.derendered import context_of, derender, derendered, generated, rendered
 from tests.e2e.joined import chat_joined, messages_joined, responses_joined, without_own
 
+pytestmark = pytest.mark.plugin
+
 COMPLETIONS = "/v1/completions"
 MESSAGES = "/v1/messages"
 RESPONSES = "/v1/responses"

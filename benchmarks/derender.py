@@ -107,6 +107,7 @@ class Bench:
     async def in_a_stream(self, what: Generated, place: int) -> float:
         """CPU microseconds a token, around the token at ``place``."""
         meter = _Meter(self._pid, place)
+
         async def body() -> AsyncIterator[bytes]:
             yield what.context
             for count, event in enumerate(what.events[: place + WINDOW]):

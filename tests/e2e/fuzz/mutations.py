@@ -98,10 +98,11 @@ def head_member(rng: RNG, draft: Draft, source: Source) -> Expect:
     return Expect.RIGHT
 
 
-def deep_request(rng: RNG, draft: Draft, source: Source) -> Expect:
-    """Nested deeper than anything needs."""
-    value = {"chat_template_kwargs": {"enable_thinking": _nested(rng.choice([20, 31, 100, 300]))}}
-    draft.request["reasoning_parser_kwargs"] = value
+def reasoning_kwargs(rng: RNG, draft: Draft, source: Source) -> Expect:
+    """What goes to the engine's reasoning parser: anything, and nested deeper than anything needs."""
+    value = rng.choice([weird(rng), {"enable_thinking": weird(rng)}, {"x": _nested(rng.choice([20, 31, 100, 300]))}])
+    draft.request["reasoning_parser_kwargs"] = {"chat_template_kwargs": value}
+    draft.request["reasoning_ended"] = rng.choice([None, True, False])
     return Expect.RIGHT
 
 
@@ -608,7 +609,7 @@ def no_sampling_params(rng: RNG, draft: Draft, source: Source) -> Expect:
 MUTATIONS: Mapping[str, Mutation] = {
     mutation.__name__.replace("_", " "): mutation
     for mutation in (
-        *(request_member, request_member_gone, unknown_member, side_door, head_member, deep_request),
+        *(request_member, request_member_gone, unknown_member, side_door, head_member, reasoning_kwargs),
         *(token_out_of_vocabulary, tokens_of_another_kind, prompt_cut, prompt_too_long, placeholder_token_replaced),
         *(stray_tokens, text_changed, placeholder_moved, placeholder_resized, placeholder_of_another_kind),
         *(placeholders_overlap, mask, mask_of_ones, items_swapped, items_reordered, item_dropped, too_many_items),

@@ -6,6 +6,7 @@ for them. Asking it once, at start-up, needs no table of models and cannot disag
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from PIL import Image
 from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.multimodal.processing import TimingContext
 from vllm.multimodal.processing.inputs import ProcessorInputs
+
+logger = logging.getLogger(__name__)
 
 SIZES = ((300, 300), (300, 120), (120, 600), (1300, 900))
 """Pictures of these widths and heights, in pixels, are tried: a model for which these all come out alike makes every
@@ -43,14 +46,18 @@ class Example:
 
 
 def image_examples(processor: Any) -> tuple[Example, ...]:
-    """What the processor makes of one-coloured pictures of several sizes; empty if it takes no images.
+    """What the processor makes of one-coloured pictures of several sizes; empty if it takes none, or fails on them.
 
     Args:
         processor: vLLM's `BaseMultiModalProcessor`. It must not be in use by another thread meanwhile.
     """
     if not processor.info.allowed_mm_limits.get("image"):
         return ()
-    return tuple(_example(processor, size) for size in SIZES)
+    try:
+        return tuple(_example(processor, size) for size in SIZES)
+    except Exception:  # the processor is the model's own code: whatever that raises, the server can do without knowing
+        logger.warning("the model's processor failed on a plain picture, so nothing is known of images", exc_info=True)
+        return ()
 
 
 def _example(processor: Any, size: tuple[int, int]) -> Example:

@@ -19,7 +19,7 @@ from vllm.multimodal.inputs import MultiModalKwargsItem
 
 from rendergen.vllm_plugin.errors import BadPayload
 from rendergen.vllm_plugin.items import Item
-from rendergen.vllm_plugin.trust import examples
+from rendergen.vllm_plugin.trust.examples import image_examples
 from rendergen.vllm_plugin.trust.families import Family, image_family
 from rendergen.vllm_plugin.trust.placeholders import check_ranges, embeddings_taken
 
@@ -66,7 +66,7 @@ class Geometry:
         if model.is_multimodal_model:
             processor = MULTIMODAL_REGISTRY.create_processor(model)
             limits = dict(processor.info.allowed_mm_limits)
-            family = image_family(model.architecture, model.hf_config, examples.image_examples(processor))
+            family = image_family(model.architecture, model.hf_config, image_examples(processor))
             if family is not None:
                 families["image"] = family
             budget = MultiModalBudget(vllm_config, MULTIMODAL_REGISTRY, enable_cache=False).get_encoder_budget()

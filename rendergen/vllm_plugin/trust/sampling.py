@@ -54,6 +54,7 @@ def check_sampling_params(
         _check_token_ids(name, getattr(params, name), vocab_size)
     if params.prompt_logprob_token_ids is not None:
         _check_prompt_logprob_ids(params.prompt_logprob_token_ids, vocab_size, max_model_len)
+    _check_seed(params)
     _check_float32("repetition_penalty", params.repetition_penalty, float(_FLOAT32.tiny))
     for token, bias in (params.logit_bias or {}).items():
         _check_float32(f"logit_bias of token {token}", bias, -float(_FLOAT32.max))
@@ -84,6 +85,12 @@ def _check_prompt_logprob_ids(rows: Any, vocab_size: int, max_model_len: int) ->
         for token in np.asarray(row).ravel().tolist():
             if not isinstance(token, int) or not -1 <= token < vocab_size:
                 raise _bad(name, f"{name} has token id {str(token)[:40]}, and this model's are 0 to {vocab_size - 1}")
+
+
+def _check_seed(params: SamplingParams) -> None:
+    """Each of n samples has a seed of its own, counted up from the one that was given."""
+    if params.seed is not None and params.seed + params.n > 2**64:
+        raise _bad("seed", f"seed is {params.seed}, and with n = {params.n} must be at most {2**64 - params.n}")
 
 
 def _check_float32(name: str, value: float, low: float) -> None:

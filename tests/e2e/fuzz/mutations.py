@@ -94,14 +94,16 @@ def side_door(rng: RNG, draft: Draft, source: Source) -> Expect:
 
 def head_member(rng: RNG, draft: Draft, source: Source) -> Expect:
     """A member of a frame's head, or of what the plugin adds to JSON, is something else."""
-    draft.extra[rng.choice(["request", "token_ids", "items", "fingerprint", "signature", "is_embed", "x"])] = weird(rng)
-    return Expect.RIGHT
+    name = rng.choice(["request", "token_ids", "items", "fingerprint", "signature", "is_embed", "x"])
+    draft.extra[name] = weird(rng)
+    return Expect.ANY if name in ("request", "items") else Expect.RIGHT
 
 
-def deep_request(rng: RNG, draft: Draft, source: Source) -> Expect:
-    """Nested deeper than anything needs."""
-    value = {"chat_template_kwargs": {"enable_thinking": _nested(rng.choice([20, 31, 100, 300]))}}
-    draft.request["reasoning_parser_kwargs"] = value
+def reasoning_kwargs(rng: RNG, draft: Draft, source: Source) -> Expect:
+    """What goes to the engine's reasoning parser: anything, and nested deeper than anything needs."""
+    value = rng.choice([weird(rng), {"enable_thinking": weird(rng)}, {"x": _nested(rng.choice([20, 31, 100, 300]))}])
+    draft.request["reasoning_parser_kwargs"] = {"chat_template_kwargs": value}
+    draft.request["reasoning_ended"] = rng.choice([None, True, False])
     return Expect.RIGHT
 
 
@@ -194,10 +196,17 @@ def placeholders_overlap(rng: RNG, draft: Draft, source: Source) -> Expect:
     return Expect.REFUSED
 
 
+def _placeholders(picture: Picture) -> int:
+    """Its length; another mutation may have made that too much to make bytes of."""
+    if not isinstance(picture.length, int) or not 0 < picture.length < CONTEXT:
+        raise ValueError("no length for a mask")
+    return picture.length
+
+
 def mask(rng: RNG, draft: Draft, source: Source) -> Expect:
     """A mask that leaves tokens without an embedding, or is none."""
     picture = rng.choice(draft.pictures)
-    length = picture.length
+    length = _placeholders(picture)
     picture.is_embed = rng.choice(
         [bytes(length), b"\1" * (length - 1) + b"\0", b"\1" * (length + 1), b"", b"\2" * length, 5, "x", [1] * length]
     )
@@ -207,7 +216,7 @@ def mask(rng: RNG, draft: Draft, source: Source) -> Expect:
 def mask_of_ones(rng: RNG, draft: Draft, source: Source) -> Expect:
     """A mask that says what is so."""
     for picture in draft.pictures:
-        picture.is_embed = b"\1" * picture.length
+        picture.is_embed = b"\1" * _placeholders(picture)
     return Expect.RIGHT
 
 
@@ -608,7 +617,7 @@ def no_sampling_params(rng: RNG, draft: Draft, source: Source) -> Expect:
 MUTATIONS: Mapping[str, Mutation] = {
     mutation.__name__.replace("_", " "): mutation
     for mutation in (
-        *(request_member, request_member_gone, unknown_member, side_door, head_member, deep_request),
+        *(request_member, request_member_gone, unknown_member, side_door, head_member, reasoning_kwargs),
         *(token_out_of_vocabulary, tokens_of_another_kind, prompt_cut, prompt_too_long, placeholder_token_replaced),
         *(stray_tokens, text_changed, placeholder_moved, placeholder_resized, placeholder_of_another_kind),
         *(placeholders_overlap, mask, mask_of_ones, items_swapped, items_reordered, item_dropped, too_many_items),

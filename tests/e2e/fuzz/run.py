@@ -168,7 +168,7 @@ class Fuzz:
         """One more mutation on top, if it finds what it wants to change."""
         try:
             MUTATIONS[rng.choice(list(MUTATIONS))](rng, draft, self._source)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return expect
         return Expect.ANY
 

@@ -40,7 +40,7 @@ class QwenVl:
     Attributes:
         token: the token that stands for an embedding.
         merge: patches along each side of what becomes one embedding.
-        pixels: pixel values as the processor makes them, of shape (patches, values in a patch).
+        pixels: a patch as the processor makes them, of shape (1, values in a patch).
         grid: int64 of shape (3,): frames, rows and columns of patches.
     """
 
@@ -56,8 +56,8 @@ class QwenVl:
         return cls(
             token=int(example.tokens[0]),
             merge=int(hf_config.vision_config.spatial_merge_size),
-            pixels=fields[PIXELS].data,
-            grid=fields[GRID].data,
+            pixels=fields[PIXELS].data[:1].clone(),
+            grid=fields[GRID].data.clone(),
         )
 
     def proven(self, item: Item) -> Proven:

@@ -69,6 +69,11 @@ def geometry(vllm_config: Any, processor: Any) -> Geometry:
 
 @pytest.fixture(scope="session")
 def render(processor: Any) -> Render:
+    """Makes prompts of the tiny model."""
+    return render_with(processor)
+
+
+def render_with(processor: Any) -> Render:
     """Makes a prompt of pictures of the given sizes, or of given PIL images, with some text around them."""
 
     def rendered(*pictures: tuple[int, int] | Image.Image) -> Rendered:

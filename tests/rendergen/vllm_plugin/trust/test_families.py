@@ -58,6 +58,15 @@ def test_examples_are_what_the_processor_makes(processor: Any) -> None:
         assert example.embeddings() == len(example.tokens) == example.fields["image_grid_thw"].data.prod() // 4
 
 
+@pytest.mark.parametrize(("limits", "said"), [({"image": 4}, "nothing is known"), ({"image": 0}, ""), ({}, "")])
+def test_a_processor_that_makes_nothing(limits: dict[str, int], said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One that fails on a picture, or takes none: the server starts all the same."""
+    info = SimpleNamespace(allowed_mm_limits=limits)
+    assert image_examples(SimpleNamespace(info=info)) == ()
+    assert said in caplog.text
+    assert bool(said) == bool(caplog.text)
+
+
 def test_qwen_is_known_by_name_and_deed(vllm_config: Any, processor: Any) -> None:
     """A model of that name whose processor does otherwise is not taken for one."""
     config, examples = vllm_config.model_config.hf_config, image_examples(processor)

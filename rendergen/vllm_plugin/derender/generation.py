@@ -54,7 +54,7 @@ class Generation:
         self.began = False
         """Whether anything of an answer came. Until then, an error can still be said by a status."""
         self._body = body
-        self._context = context
+        self.context = context
         self._prompt = context.prompt()
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
@@ -79,7 +79,7 @@ class Generation:
     def _choices(self, params: SamplingParams) -> Sequence[Choice]:
         if params.n > self._limits.choices:
             raise BadPayload(f"n is {params.n}; at most {self._limits.choices} are derendered at once", param="n")
-        how = text_params(params, self._context.sampling_params)
+        how = text_params(params, self.context.sampling_params)
         return [Choice(i, self._prompt, how, self._tokenizer) for i in range(params.n)]
 
     async def _deltas(self, choices: Sequence[Choice]) -> AsyncIterator[RequestOutput]:
@@ -136,8 +136,8 @@ class Generation:
     def _output(self, generated: Generated, outputs: list[Any], finished: bool) -> RequestOutput:
         details = generated.usage.prompt_tokens_details if generated.usage is not None else None
         return RequestOutput(
-            request_id=self._context.request_id or "",
-            prompt=self._context.prompt_text,
+            request_id=self.context.request_id or "",
+            prompt=self.context.prompt_text,
             prompt_token_ids=self._prompt,
             prompt_logprobs=_prompt_logprobs(generated),
             outputs=outputs,

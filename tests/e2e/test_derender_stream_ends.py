@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -232,12 +233,9 @@ async def test_a_caller_that_leaves_ends_it(stack: Stack, client: aiohttp.Client
 async def test_a_caller_that_does_not_read_is_not_read_from(stack: Stack) -> None:
     """What it sends is left in the sockets' buffers, once what it is answered has filled the others."""
     writer = await connected(stack)
-    request = {**STREAMED, "logprobs": True, "top_logprobs": 20}
-    position = {"token_id": 16, "logprob": -1.0, "rank": 1}
-    candidates = [{"token_id": 16 + i, "logprob": -1.0 - i, "rank": 1 + i} for i in range(20)]
-    logprobs = {"content": [{**position, "top_logprobs": candidates}] * 10}
-    writer.write(head() + chunk(context(request)))
-    tokens = chunk(event(*[16] * 10, logprobs=logprobs)) * 400
+    request = {**STREAMED, "n": 2, "temperature": 1}
+    writer.write(head() + chunk(context(request, request_id="x" * 1000, model="y" * 1000)))
+    tokens = chunk((event(16) + event(16, index=1)) * 50) * 80  # some 16 MB of answer
     comments = chunk(b": " + b"x" * 1_000_000 + b"\n\n")
 
     async def flood() -> None:
@@ -274,7 +272,10 @@ async def live(
 async def connected(stack: Stack) -> asyncio.StreamWriter:
     """A connection to the render server whose answers nobody reads."""
     address = urlsplit(stack.vllm_render_urls[0])
-    _, writer = await asyncio.open_connection(address.hostname, address.port, limit=1024)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((address.hostname, address.port))
+    _, writer = await asyncio.open_connection(sock=connection, limit=1024)
     return writer
 
 

@@ -11,7 +11,7 @@ from rendergen.launcher import Stack
 from tests.e2e.fuzz.run import Fuzz, kinds
 
 SEED = 20261201
-OF_EACH_KIND = 4
+OF_EACH_KIND = 10
 
 
 async def test_tampered_payloads(stack: Stack, client: aiohttp.ClientSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.rendergen-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check format bench clean
+.PHONY: help install demo up test fuzz check format bench clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,12 @@ demo: $(STAMP) ## Start the stack, send a red image through it, print each stage
 up: $(STAMP) ## Start the stack on this machine and keep it running until Ctrl-C (ARGS="--help" for its flags)
 	@$(PY) -m rendergen up $(ARGS)
 
-test: $(STAMP) ## Run the whole test suite, real vLLM included (ARGS="-k name" to choose)
+test: $(STAMP) ## Run the whole test suite on real vLLM, with the plugin and without it (ARGS="-k name": once, what is named)
 	@$(PY) -m pytest $(ARGS)
+	@test -n "$(ARGS)" || $(PY) -m pytest -m e2e --no-plugin
+
+fuzz: $(STAMP) ## Send thousands of tampered payloads to a real engine (ARGS="--help" for its flags)
+	@$(PY) scripts/fuzz.py $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, generated docs and unit tests: what to run before every commit
 	$(PY) -m ruff format --check .

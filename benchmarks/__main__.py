@@ -1,4 +1,4 @@
-"""`python -m benchmarks [splice|hop|split] [--quick]`: run the benchmarks, and print what came out."""
+"""`python -m benchmarks [splice|hop|split|derender] [--quick]`: run the benchmarks, and print what came out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 
-from benchmarks import hop, splice, split
+from benchmarks import derender, hop, splice, split
 from benchmarks.client import RequestFailed
 from benchmarks.processes import ProcessFailed
 from benchmarks.report import machine
@@ -15,7 +15,9 @@ from benchmarks.report import machine
 def main() -> int:
     """Run what the command line asks for. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks", description="What the product costs.")
-    parser.add_argument("only", nargs="?", choices=("splice", "hop", "split"), help="run this one; default: all")
+    parser.add_argument(
+        "only", nargs="?", choices=("splice", "hop", "split", "derender"), help="run this one; default: all"
+    )
     parser.add_argument("--quick", action="store_true", help="a short run, for whether it works: its figures vary")
     arguments = parser.parse_args()
     print(machine(["aiohttp", "uvloop"]))
@@ -29,6 +31,9 @@ def main() -> int:
         if arguments.only in (None, "split"):
             print("\n## Split\n")
             split.run(split.QUICK if arguments.quick else split.FULL)
+        if arguments.only in (None, "derender"):
+            print("\n## Derender\n")
+            derender.run()
     except (ProcessFailed, RequestFailed) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1

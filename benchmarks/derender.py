@@ -1,14 +1,15 @@
 """What derender costs the render server for each token: in a stream, against upstream's one request for each chunk.
 
-`python -m benchmarks.derender` starts the stack with the tiny model and prints a table. Tokens come one at a time, as
-from an engine with one request, so that nothing is done for two at once: that is the dearest way.
+`python -m benchmarks.derender` starts the stack with the tiny model and prints a table. Tokens come one at a time at an
+engine's pace, so that nothing is done for two tokens of a stream at once: that is the dearest way. One stream alone is
+dearer than one of several, because the server wakes up for each token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,17 @@ TOKENS = 2_100
 WINDOW = 40
 """Tokens over which CPU time is taken."""
 
-PLACES = (20, 2_000)
-"""The tokens in whose neighbourhood it is taken."""
+PLACES = ((20, 1), (20, 16), (2_000, 1))
+"""The tokens in whose neighbourhood it is taken, and how many streams are there at once."""
 
 PACE_S = 0.003
 """Time between two tokens: longer than a token takes."""
 
-STREAMS = {20: 20, 2_000: 3}
-"""How many streams are measured at each place."""
+SETTLE_S = 0.05
+"""How long the server has to finish what it was sent before its CPU time is read."""
 
-UPSTREAM_STREAMS = {20: 10, 2_000: 1}
+ROUNDS = 5
+"""How often each is measured; upstream's at token 2,000 once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +106,26 @@ class Bench:
             body = await answer.read()
         return Generated(api, payload, [event + b"\n\n" for event in body.split(b"\n\n") if event])
 
-    async def in_a_stream(self, what: Generated, place: int) -> float:
-        """CPU microseconds a token, around the token at ``place``."""
-        meter = _Meter(self._pid, place)
+    async def in_a_stream(self, what: Generated, meter: Meter) -> None:
+        """Derender by our endpoint."""
 
         async def body() -> AsyncIterator[bytes]:
             yield what.context
-            for count, event in enumerate(what.events[: place + WINDOW]):
-                meter.at(count)
+            for count, event in enumerate(what.events[: meter.tokens]):
+                await meter.at(count)
                 yield event
                 await asyncio.sleep(PACE_S)
+            await meter.at(meter.tokens)
 
         url = self._render_url + what.api.path + "/derender/stream"
         async with self._session.post(url, data=body()) as answer:
             await answer.read()
-        return meter.microseconds
 
-    async def by_chunks(self, what: Generated, place: int) -> float:
+    async def by_chunks(self, what: Generated, meter: Meter) -> None:
         """The same by upstream's endpoint: the state goes to and fro."""
-        meter = _Meter(self._pid, place)
         state = None
-        for count, event in enumerate(what.events[: place + WINDOW]):
-            meter.at(count)
+        for count, event in enumerate(what.events[: meter.tokens]):
+            await meter.at(count)
             request = {
                 "stream": True,
                 "generate_chunk": json.loads(event.removeprefix(b"data: ")),
@@ -134,8 +134,13 @@ class Bench:
                 "prompt_tokens": len(what.payload["token_ids"]),
                 what.api.request_name: what.api.question,
             }
+            await asyncio.sleep(PACE_S)
             state = (await self._post(self._render_url + what.api.path + "/derender", request))["stream_state"]
-        return meter.microseconds
+        await meter.at(meter.tokens)
+
+    def meter(self, place: int, streams: int) -> Meter:
+        """For that many streams, around the token at ``place``."""
+        return Meter(self._pid, place, streams)
 
     async def _post(self, url: str, body: Any) -> Any:
         async with self._session.post(url, json=body) as answer:
@@ -143,25 +148,37 @@ class Bench:
             return await answer.json()
 
 
-class _Meter:
-    """CPU time of a process over the tokens around one place."""
+class Meter:
+    """CPU time of a process while each of some streams goes through the tokens around one place."""
 
-    def __init__(self, pid: int, place: int) -> None:
+    def __init__(self, pid: int, place: int, streams: int) -> None:
         self._pid = pid
+        self._streams = streams
         self._first = place - WINDOW // 2
-        self._begin = 0
-        self._end = 0
+        self._barrier = asyncio.Barrier(streams)
+        self._marks: list[int] = []
 
-    def at(self, count: int) -> None:
-        """Token ``count`` is about to be sent, and all before it have been answered."""
-        if count == self._first:
-            self._begin = cpu_ns(self._pid)
-        elif count == self._first + WINDOW:
-            self._end = cpu_ns(self._pid)
+    @property
+    def tokens(self) -> int:
+        """Tokens that each stream has to go through."""
+        return self._first + WINDOW
+
+    async def at(self, count: int) -> None:
+        """A stream is about to send token ``count``. At both ends of the window all streams wait for each other."""
+        if count not in (self._first, self.tokens):
+            return
+        async with self._barrier as place:
+            if place == 0:
+                await asyncio.sleep(SETTLE_S)
+                self._marks.append(cpu_ns(self._pid))
+        async with self._barrier:
+            pass
 
     @property
     def microseconds(self) -> float:
-        return (self._end - self._begin) / WINDOW / 1_000
+        """For one token of one stream."""
+        begin, end = self._marks
+        return (end - begin) / WINDOW / self._streams / 1_000
 
 
 def cpu_ns(pid: int) -> int:
@@ -174,21 +191,32 @@ def cpu_ns(pid: int) -> int:
 
 async def measure(bench: Bench) -> str:
     """The table."""
-    lines = [("API", "token", "in a stream, µs CPU", "upstream, µs CPU", "ratio")]
+    lines = [("API", "token", "streams at once", "in a stream, µs CPU", "upstream, µs CPU", "ratio")]
     for api in APIS:
         what = await bench.generated(api)
-        await bench.in_a_stream(what, PLACES[0])  # what is made once
-        for place in PLACES:
-            ours = await _least(bench.in_a_stream, what, place, STREAMS[place])
-            theirs = await _least(bench.by_chunks, what, place, UPSTREAM_STREAMS[place])
-            lines.append((api.name, f"{place:,}", f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.3f}"))
+        for place, streams in PLACES:
+            ours = await _median(bench, bench.in_a_stream, what, place, streams, ROUNDS)
+            theirs = await _median(bench, bench.by_chunks, what, place, streams, 1 if place > 100 else ROUNDS)
+            ratio = f"{ours / theirs:.3f}"
+            lines.append((api.name, f"{place:,}", str(streams), f"{ours:.0f}", f"{theirs:.0f}", ratio))
     return table(lines)
 
 
-async def _least(measured: Callable[..., Any], what: Generated, place: int, times: int) -> float:
-    """The median of some: a machine that does other things adds to single ones."""
-    values = sorted([await measured(what, place) for _ in range(times)])
-    return float(values[len(values) // 2])
+async def _median(
+    bench: Bench,
+    derender: Callable[[Generated, Meter], Awaitable[None]],
+    what: Generated,
+    place: int,
+    streams: int,
+    rounds: int,
+) -> float:
+    """Of some rounds: a machine that does other things adds to single ones."""
+    values = []
+    for _ in range(rounds):
+        meter = bench.meter(place, streams)
+        await asyncio.gather(*(derender(what, meter) for _ in range(streams)))
+        values.append(meter.microseconds)
+    return sorted(values)[len(values) // 2]
 
 
 async def _run() -> str:

@@ -2,6 +2,7 @@
 
 Three ways for the same requests: one `vllm serve`; bare vLLM pods over JSON; pods with the plugin over frames. Each
 request has an image of its own, so that no cache answers; every way's turns alternate with the others' within the run.
+At the end requests of three images pass two at a time, and what the servers' event loops stood still is counted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import base64
 import io
 import json
+import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,6 +24,7 @@ import aiohttp
 import numpy as np
 from PIL import Image
 
+from benchmarks import loop_probe
 from benchmarks.cpu import cpu_seconds, engine_processes, tree
 from benchmarks.report import table
 from rendergen.launcher import LaunchSettings, Stack
@@ -31,6 +34,7 @@ CHAT = "/v1/chat/completions"
 RENDER = "/v1/chat/completions/render"
 GENERATE = "/inference/v1/generate"
 JSON = "application/json"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,12 @@ class Case:
     size: tuple[int, int]
 
 
+STALLING = Case("3 images 1024²", 3, (1024, 1024))
 CASES = (
     Case("text only", 0, (0, 0)),
     Case("1 image 224²", 1, (224, 224)),
     Case("1 image 1024²", 1, (1024, 1024)),
-    Case("3 images 1024²", 3, (1024, 1024)),
+    STALLING,
     Case("12-megapixel photo", 1, (4000, 3000)),
 )
 
@@ -167,14 +172,27 @@ def _processes(stack: Stack) -> dict[str, list[int]]:
     }
 
 
-async def measure(plan: Plan, cases: Sequence[Case]) -> dict[str, dict[str, Costs]]:
-    """What each way costs, by case and way."""
+def _settings(logs: Path, *, plugin: bool) -> LaunchSettings:
+    return LaunchSettings(
+        port=0,
+        plugin=plugin,
+        log_dir=logs,
+        check_memory=False,
+        vllm_args=("--middleware", f"{loop_probe.__name__}.{loop_probe.LoopProbe.__name__}"),
+        environment=(
+            ("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)),
+        ),
+    )
+
+
+async def measure(plan: Plan, cases: Sequence[Case]) -> tuple[dict[str, dict[str, Costs]], list[tuple[str, ...]]]:
+    """What each way costs, by case and way; and the lines of the table of stalls."""
     pictures = Pictures(seed=0)
     timeout = aiohttp.ClientTimeout(total=120)
     with TemporaryDirectory() as logs:
         async with (
-            Stack(LaunchSettings(port=0, plugin=False, log_dir=Path(logs, "bare"), check_memory=False)) as bare,
-            Stack(LaunchSettings(port=0, log_dir=Path(logs, "fast"), check_memory=False)) as fast,
+            Stack(_settings(Path(logs, "bare"), plugin=False)) as bare,
+            Stack(_settings(Path(logs, "fast"), plugin=True)) as fast,
             aiohttp.ClientSession(timeout=timeout) as session,
         ):
             measured: dict[str, dict[str, Costs]] = {}
@@ -185,7 +203,38 @@ async def measure(plan: Plan, cases: Sequence[Case]) -> dict[str, dict[str, Cost
                         # The first round warms up, and is not counted.
                         costs = measured[case.name][way.name] if turn else Costs()
                         await _turn(way, requests_of(case, plan.requests, pictures), costs)
-            return measured
+            by_name = {way.name: way for way in ways(bare, fast, session)}
+            lines = []
+            for name, stack in (("one server", bare), ("JSON", bare), ("frames", fast)):
+                bodies = requests_of(STALLING, plan.rounds * plan.requests, pictures)
+                lines += await _stalls(by_name[name], stack, bodies, session)
+            return measured, lines
+
+
+async def _stalls(
+    way: Way, stack: Stack, bodies: Sequence[bytes], session: aiohttp.ClientSession
+) -> list[tuple[str, ...]]:
+    servers = {"render server": stack.vllm_render_urls[0], "API server": stack.vllm_engine_urls[0]}
+
+    async def told(url: str) -> list[float]:
+        async with session.get(url + loop_probe.PATH) as answer:
+            return list(await answer.json())
+
+    for url in servers.values():
+        await told(url)
+    waiting = iter(bodies)
+
+    async def sender() -> None:
+        for body in waiting:
+            await way.send(body)
+
+    await asyncio.gather(sender(), sender())
+    lines = []
+    for server, url in servers.items():
+        stalls = await told(url)
+        longest = f"{max(stalls):.0f}" if stalls else "–"
+        lines.append((way.name, server, str(len(bodies)), str(len(stalls)), longest))
+    return lines
 
 
 async def _turn(way: Way, bodies: Sequence[bytes], costs: Costs) -> None:
@@ -241,4 +290,7 @@ def _ratios(by_way: Mapping[str, Costs]) -> str:
 
 def run(plan: Plan, cases: Sequence[Case] = CASES) -> None:
     """Measure, and print the tables."""
-    print(report(asyncio.run(measure(plan, cases))))
+    measured, stalls = asyncio.run(measure(plan, cases))
+    print(report(measured))
+    print(f"\n### Event loops that stood still for over {1000 * loop_probe.STALL_S:.0f} ms, {STALLING.name}\n")
+    print(table([("", "server", "requests", "stalls", "longest ms"), *stalls]))

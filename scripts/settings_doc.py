@@ -10,11 +10,13 @@ import argparse
 import sys
 from pathlib import Path
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from generate_service.settings import GenerateServiceSettings
 from render_service.settings import RenderServiceSettings
 from rendergen.service.settings import ServiceSettings
+from rendergen.vllm_plugin.settings import PluginSettings
 from router.settings import RouterSettings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
@@ -34,9 +36,20 @@ This page is written by `python scripts/settings_doc.py`; `make check` compares 
 """
 
 
+PLUGIN_HEAD = """
+## The plugin in vLLM
+
+It lives in vLLM's process and reads these variables when that starts. A value that is none, or a variable with this
+prefix that is no setting, ends vLLM's start.
+
+| environment | default | what it is |
+|---|---|---|
+"""
+
+
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(_section(service) for service in SERVICES)
+    return HEAD + "".join(_section(service) for service in SERVICES) + PLUGIN_HEAD + _plugin_rows()
 
 
 def _section(service: type[ServiceSettings]) -> str:
@@ -47,6 +60,14 @@ def _section(service: type[ServiceSettings]) -> str:
     return head + "\n".join(rows) + "\n"
 
 
+def _plugin_rows() -> str:
+    rows = [
+        f"| `{PluginSettings.environment_name(name)}` | {_default(field)} | {field.description} |"
+        for name, field in PluginSettings.model_fields.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
 def _row(service: type[ServiceSettings], name: str) -> str:
     field = service.model_fields[name]
     flag = f"`--{name.replace('_', '-')}`"
@@ -54,7 +75,10 @@ def _row(service: type[ServiceSettings], name: str) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    return "required" if field.is_required() else f"`{field.default}`"
+    if field.is_required():
+        return "required"
+    shown = "" if isinstance(field.default, SecretStr) else field.default
+    return "none" if shown in (None, "") else f"`{shown}`"
 
 
 def main() -> int:

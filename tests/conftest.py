@@ -7,6 +7,11 @@ import os
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--no-plugin``: the end-to-end tests on bare vLLM."""
+    parser.addoption("--no-plugin", action="store_true", help="run vLLM without rendergen's plugin in the e2e tests")
+
+
 def pytest_configure() -> None:
     """Forget the services' settings of this shell: a test gets the defaults, and the settings that it names."""
     for name in [name for name in os.environ if name.startswith("RENDERGEN_")]:

@@ -231,7 +231,10 @@ def read_frames(data: bytes | bytearray | memoryview) -> FramesPayload:
     params = view[preamble.tail_at + LENGTH.size :]
     if len(params) != length:
         raise MalformedFrames(f"the sampling params have {len(params)} bytes, and say they have {length}")
-    head = read_head(view[PREAMBLE.size : PREAMBLE.size + preamble.head_bytes])
+    head_end = PREAMBLE.size + preamble.head_bytes
+    if any(view[head_end : preamble.tensors_at]):
+        raise MalformedFrames("the head is followed by something else than zeros")
+    head = read_head(view[PREAMBLE.size : head_end])
     area = view[preamble.tensors_at : preamble.tail_at]
     return FramesPayload(
         request=head.request,
@@ -263,7 +266,9 @@ def read_head(data: bytes | memoryview) -> Head:
         MalformedFrames: it is none.
     """
     try:
-        head = msgpack.unpackb(data)
+        head = msgpack.unpackb(data, object_pairs_hook=_map)
+    except MalformedFrames:
+        raise
     # msgpack raises half a dozen of its own, most of them ValueErrors, for bytes that are none of its format.
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
         raise MalformedFrames(f"the head is no msgpack: {type(error).__name__}") from error
@@ -277,6 +282,13 @@ def read_head(data: bytes | memoryview) -> Head:
     if not token_ids or len(token_ids) % TOKEN_BYTES:
         raise MalformedFrames(f"the head's token_ids have {len(token_ids)} bytes, no multiple of {TOKEN_BYTES} above 0")
     return Head(request, token_ids, items, fingerprint, signature)
+
+
+def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise MalformedFrames("the head has a map in which a key comes twice")
+    return members
 
 
 @dataclass(slots=True)

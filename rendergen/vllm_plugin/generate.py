@@ -102,10 +102,10 @@ class GenerateRoute:
         except ClientDisconnect:
             return closed()
 
-    async def _of_frames(self, body: bytearray) -> CheckedRequest:
+    async def _of_frames(self, body: memoryview) -> CheckedRequest:
         return await asyncio.to_thread(self._read_frames, body)
 
-    def _read_frames(self, body: bytearray) -> CheckedRequest:
+    def _read_frames(self, body: memoryview) -> CheckedRequest:
         try:
             payload = read_frames(body)
         except MalformedFrames as error:
@@ -126,7 +126,7 @@ class GenerateRoute:
         request._items = self.checks.admit(request, payload.token_ids, items, attestation)
         return request
 
-    async def _of_json(self, body: bytearray) -> CheckedRequest:
+    async def _of_json(self, body: memoryview) -> CheckedRequest:
         request, members = await parsed(body, CheckedRequest)
         await asyncio.to_thread(self._check_json, request, members.get(MEMBER))
         return request

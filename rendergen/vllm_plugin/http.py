@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
@@ -25,26 +26,36 @@ def media_types(header: str | None) -> list[str]:
     return [part.split(";", 1)[0].strip().lower() for part in (header or "").split(",")]
 
 
-async def read_body(request: Request, limit: int) -> bytearray:
-    """The whole body, in one buffer made for its length.
+async def read_body(request: Request, limit: int) -> memoryview:
+    """The whole body, in one buffer made for its length, which may be written to.
 
     Raises:
         TooLarge: it is over ``limit`` bytes.
         BadPayload: it is not as long as it said.
     """
-    declared = int(request.headers.get("content-length") or 0)
-    if declared > limit:
-        raise TooLarge(f"The request body has {declared} bytes; this server takes {limit}.")
-    body = bytearray(declared)
+    declared = request.headers.get("content-length")
+    if declared is None:
+        return memoryview(await _gathered(request, limit))
+    length = int(declared)
+    if length > limit:
+        raise TooLarge(f"The request body has {length} bytes; this server takes {limit}.")
+    # Memory that nothing has been written to costs nothing yet, unlike a bytearray's zeros.
+    body = np.empty(length, np.uint8).data
     size = 0
     async for chunk in request.stream():
-        end = size + len(chunk)
-        if end > limit:
+        body[size : size + len(chunk)] = chunk
+        size += len(chunk)
+    if size < length:
+        raise BadPayload(f"The request body ended after {size} of {length} bytes.")
+    return body
+
+
+async def _gathered(request: Request, limit: int) -> bytearray:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
             raise TooLarge(f"The request body has more than {limit} bytes, which is what this server takes.")
-        body[size:end] = chunk
-        size = end
-    if size < declared:
-        raise BadPayload(f"The request body ended after {size} of {declared} bytes.")
     return body
 
 

@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 SMALL_BYTES = 32 * 1024
 
 
-async def parsed(body: bytes | bytearray, model: type[M]) -> tuple[M, dict[str, Any]]:
+async def parsed(body: bytes | memoryview, model: type[M]) -> tuple[M, dict[str, Any]]:
     """The request that ``body`` holds, and its members as they came.
 
     Raises:
@@ -26,9 +26,9 @@ async def parsed(body: bytes | bytearray, model: type[M]) -> tuple[M, dict[str, 
     return await asyncio.to_thread(_parse, body, model)
 
 
-def _parse(body: bytes | bytearray, model: type[M]) -> tuple[M, dict[str, Any]]:
+def _parse(body: bytes | memoryview, model: type[M]) -> tuple[M, dict[str, Any]]:
     try:
-        members = json.loads(body)
+        members = json.loads(bytes(body))
     except json.JSONDecodeError as error:
         what = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error", "input": {}}
         raise RequestValidationError([{**what, "ctx": {"error": error.msg}}], body=error.doc) from error

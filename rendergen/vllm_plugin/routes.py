@@ -50,7 +50,7 @@ def attach(app: FastAPI) -> None:
 
 async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
     """Make what the routes stand on, once vLLM's own state is made."""
-    settings = PluginSettings()
+    settings = PluginSettings.read()
     keys = Keys.of(settings)
     fingerprint = fingerprint_of(state)
     state.rendergen_info = {

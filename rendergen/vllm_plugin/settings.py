@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Self
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -40,6 +42,21 @@ class PluginSettings(BaseSettings):
     allow_transfer_params: bool = Field(
         default=False, description="Take generate requests with `kv_transfer_params` or `ec_transfer_params`."
     )
+
+    @classmethod
+    def read(cls) -> Self:
+        """Settings from the environment.
+
+        Raises:
+            ValueError: a variable has the plugin's prefix and is none of its settings. A misspelt key must not leave
+                a server that takes unsigned payloads.
+        """
+        known = {cls.environment_name(name) for name in cls.model_fields}
+        prefix = cls.environment_name("")
+        unknown = sorted(name for name in os.environ if name.startswith(prefix) and name not in known)
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: no setting of rendergen's plugin")
+        return cls()
 
     @classmethod
     def environment_name(cls, field: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from generate_service.settings import GenerateServiceSettings
 from render_service.settings import RenderServiceSettings
 from rendergen.service.settings import ServiceSettings
+from rendergen.vllm_plugin.settings import PluginSettings
 from router.settings import RouterSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,3 +64,20 @@ def test_names_end_in_their_unit(service: type[ServiceSettings]) -> None:
     """A number without a unit in its name is a port or a count."""
     numbers = [name for name, field in service.model_fields.items() if field.annotation in (int, float)]
     assert all(name in ("port", "probe_failures") or name.endswith(("_s", "_bytes")) for name in numbers)
+
+
+def test_the_page_has_every_setting_of_the_plugin() -> None:
+    """Its variable, its default and what it is."""
+    section = PAGE.read_text(encoding="utf-8").split("## The plugin in vLLM")[1]
+    lines = [line.strip("|\n ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert [cells[0].strip("`") for cells in lines] == [
+        PluginSettings.environment_name(name) for name in PluginSettings.model_fields
+    ]
+    assert [cells[2] for cells in lines] == [field.description for field in PluginSettings.model_fields.values()]
+
+
+def test_a_misspelt_variable_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is named: a key that is not read would leave payloads unsigned."""
+    monkeypatch.setenv("RENDERGEN_PLUGIN__SIGNING_KEY", "x" * 32)
+    with pytest.raises(ValueError, match="RENDERGEN_PLUGIN__SIGNING_KEY:"):
+        PluginSettings.read()

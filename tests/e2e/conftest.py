@@ -32,14 +32,18 @@ GENERATION_DEFAULTS = {"top_k": 7}
 session_async = pytest_asyncio.fixture(scope="session", loop_scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is in this folder; without the plugin leave out what is about it."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
             if pytest_asyncio.is_async_test(item):
                 item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    if config.getoption("--no-plugin"):
+        of_plugin = [item for item in items if item.get_closest_marker("plugin")]
+        config.hook.pytest_deselected(items=of_plugin)
+        items[:] = [item for item in items if item not in of_plugin]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,10 +57,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @session_async
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+async def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
     """The whole stack with the tiny model, on free ports. Whatever the tests do to it, it is whole in the end."""
     settings = LaunchSettings(
         port=0,
+        plugin=not request.config.getoption("--no-plugin"),
         log_dir=tmp_path_factory.mktemp("stack") / "logs",
         allowed_media_domains=(UNRESOLVABLE_HOST,),
         vllm_args=("--override-generation-config", json.dumps(GENERATION_DEFAULTS)),

@@ -19,6 +19,8 @@ from tests.e2e.calls import CHAT, RED, WHAT_COLOR, chat, ok, post
 from tests.e2e.derendered import context_of, derender, derendered, generated, rendered
 from tests.e2e.joined import chat_joined, messages_joined, responses_joined, without_own
 
+pytestmark = pytest.mark.plugin
+
 COMPLETIONS = "/v1/completions"
 MESSAGES = "/v1/messages"
 RESPONSES = "/v1/responses"
@@ -158,13 +160,6 @@ async def test_an_error_of_the_serving_layer_is_that_of_one_server(stack: Stack,
     assert chat_joined(ours.text()) == theirs
 
 
-@pytest.mark.parametrize("case", ONLY_WHOLE)
-async def test_what_the_stream_lacks_is_refused(stack: Stack, client: aiohttp.ClientSession, case: str) -> None:
-    """Rather than left out without a word."""
-    reply = await derendered(client, stack, CHAT, ONLY_WHOLE[case], generate_streams=True)
-    assert (reply.status, reply.json()["error"]["param"]) == (400, "prompt_logprobs")
-
-
 COMPLETION_REQUESTS = {
     "plain": completion(),
     "by token ids": completion([16, 17, 18, 19]),
@@ -216,6 +211,30 @@ async def test_a_text_completion_is_that_of_one_server(
     ours = await derendered(client, stack, COMPLETIONS, request, generate_streams=generate_streams)
     assert ours.status == 200, ours.text()
     assert without_own(ours.json()) == without_own(await ok(client, stack.vllm_engine_urls[0] + COMPLETIONS, request))
+
+
+async def test_a_streamed_echo_with_logprobs(stack: Stack, client: aiohttp.ClientSession) -> None:
+    """Of generate's whole answer, which has log probabilities of the prompt."""
+    request = completion(echo=True, logprobs=2, max_tokens=4, stream=True)
+    ours = await derendered(client, stack, COMPLETIONS, request, generate_streams=False)
+    theirs = await post(client, stack.vllm_engine_urls[0] + COMPLETIONS, request)
+    assert chat_joined(ours.text()) == chat_joined(theirs.text())
+
+
+LACKING = {
+    **{name: (CHAT, request, "prompt_logprobs") for name, request in ONLY_WHOLE.items()},
+    **{name: (COMPLETIONS, request, "prompt_logprobs") for name, request in COMPLETIONS_ONLY_WHOLE.items()},
+    "a streamed echo": (COMPLETIONS, completion(echo=True, logprobs=2, stream=True), "prompt_logprobs"),
+    "candidates by id": (COMPLETIONS, completion(logprobs=2, logprob_token_ids=[5, 6]), "logprob_token_ids"),
+}
+
+
+@pytest.mark.parametrize("case", LACKING)
+async def test_what_generates_stream_lacks_is_refused(stack: Stack, client: aiohttp.ClientSession, case: str) -> None:
+    """Rather than left out without a word."""
+    path, request, param = LACKING[case]
+    reply = await derendered(client, stack, path, request, generate_streams=True)
+    assert (reply.status, reply.json()["error"]["param"]) == (400, param)
 
 
 async def test_two_thousand_tokens(stack: Stack, client: aiohttp.ClientSession) -> None:

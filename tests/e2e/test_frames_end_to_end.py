@@ -31,6 +31,8 @@ from tests.e2e.service_process import service_process
 from tests.e2e.tap import Tap, tap
 from tests.e2e.tapped_stack import CAPABILITIES, TappedStack
 
+pytestmark = pytest.mark.plugin
+
 FRAMES = "application/vnd.rendergen.payload.v1"
 SIDES = {1: 768, 4: 544}
 

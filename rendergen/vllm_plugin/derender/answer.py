@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -20,10 +21,14 @@ from rendergen.vllm_plugin.derender.dialects import Dialect
 from rendergen.vllm_plugin.derender.failures import AnsweredError, CallerLeft, Failure, NotReady
 from rendergen.vllm_plugin.derender.generation import Generation
 from rendergen.vllm_plugin.derender.limits import DerenderLimits
+from rendergen.vllm_plugin.derender.patience import Patience
 from rendergen.vllm_plugin.derender.servings import Servings
 from rendergen.vllm_plugin.errors import BadPayload, Refusal
 
 _log = logging.getLogger(__name__)
+
+# The first such member of an event is the answer's own: no string has a quote that is not escaped.
+_CREATED = re.compile(r'("created(?:_at)?":)\d+')
 
 _STREAM_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"),)
 
@@ -49,17 +54,18 @@ class DerenderAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer."""
-        writer = _Writer(send, self._limits.silence_s)
-        body = RequestBody(receive, self._limits.silence_s, writer.flush)
-        try:
+        async with Patience(self._limits.silence_s) as patience:
+            writer = _Writer(send, patience)
+            body = RequestBody(receive, patience, writer.flush)
             try:
-                await self._answer(body, writer)
-            except (Refusal, AnsweredError) as failure:
-                await self._fail(failure, writer)
-            await body.drain(_LINGER_S)
-            await writer.end()
-        except CallerLeft:
-            return
+                try:
+                    await self._answer(body, writer)
+                except (Refusal, AnsweredError) as failure:
+                    await self._fail(failure, writer)
+                await body.drain(_LINGER_S)
+                await writer.end()
+            except CallerLeft:
+                return
 
     async def _answer(self, body: RequestBody, writer: _Writer) -> None:
         answer, generation = await self._start(body)
@@ -90,12 +96,13 @@ class DerenderAnswer(Response):
         return answer, generation
 
     async def _stream(self, answer: AsyncGenerator[Any, None], generation: Generation, writer: _Writer) -> None:
+        created = generation.context.created
         async with aclosing(answer):
             try:
                 async for piece in self._dialect.pieces(answer):
                     if generation.failure is not None:
                         break  # the serving layer's own words for it
-                    writer.write(piece)
+                    writer.write(piece if created is None else _CREATED.sub(rf"\g<1>{created}", piece, count=1))
             except (CallerLeft, asyncio.CancelledError):
                 raise
             except Exception as error:
@@ -117,14 +124,14 @@ class DerenderAnswer(Response):
 class _Writer:
     """Gathers the pieces of a stream, and sends those that there are before more of the body is waited for."""
 
-    def __init__(self, send: Send, silence_s: float) -> None:
+    def __init__(self, send: Send, patience: Patience) -> None:
         self.started = False
         """Whether the head has been sent, after which there is no other status."""
         self.pieces = 0
         self.may_start: Callable[[], bool] = lambda: True
         """Whether the head may be sent yet."""
         self._send = send
-        self._silence_s = silence_s
+        self._patience = patience
         self._gathered: list[str] = []
 
     def write(self, piece: str) -> None:
@@ -156,11 +163,11 @@ class _Writer:
 
     async def _send_all(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
         try:
-            async with asyncio.timeout(self._silence_s):
-                if not self.started:
-                    self.started = True
-                    await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            if not self.started:
+                self.started = True
+                start = {"type": "http.response.start", "status": status, "headers": list(headers)}
+                await self._patience.wait(self._send(start))
+            await self._patience.wait(self._send({"type": "http.response.body", "body": data, "more_body": True}))
         except TimeoutError as error:
             raise CallerLeft from error
 

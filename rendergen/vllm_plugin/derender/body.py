@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from rendergen.vllm_plugin.derender.failures import CallerLeft, TooSilent
+from rendergen.vllm_plugin.derender.patience import Patience
 from rendergen.vllm_plugin.errors import BadPayload, TooLarge
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,10 +20,10 @@ class RequestBody:
     What is not asked for is not read, so that a caller is held up when the answer is not taken.
     """
 
-    def __init__(self, receive: Receive, silence_s: float, before_wait: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, receive: Receive, patience: Patience, before_wait: Callable[[], Awaitable[None]]) -> None:
         """`before_wait` is awaited each time before more of the body is waited for."""
         self._receive = receive
-        self._silence_s = silence_s
+        self._patience = patience
         self._before_wait = before_wait
         self._rest = b""
         self._ended = False
@@ -38,10 +39,10 @@ class RequestBody:
         while not self._ended:
             await self._before_wait()
             try:
-                async with asyncio.timeout(self._silence_s):
-                    message = await self._receive()
+                message = await self._patience.wait(self._receive())
             except TimeoutError as error:
-                raise TooSilent(f"nothing came for {self._silence_s:g} s, and the body has not ended") from error
+                limit_s = self._patience.limit_s
+                raise TooSilent(f"nothing came for {limit_s:g} s, and the body has not ended") from error
             if message["type"] != "http.request":
                 raise CallerLeft
             self._ended = not message.get("more_body", False)

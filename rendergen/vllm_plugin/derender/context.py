@@ -11,6 +11,9 @@ from rendergen.vllm_plugin.errors import BadPayload
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
+# Is in each event of the answer, and so must not be long.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+
 
 class Placeholder(msgspec.Struct, frozen=True):
     """Where the tokens of an image, say, are in the prompt."""
@@ -27,9 +30,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     prompt_token_ids: list[Annotated[int, msgspec.Meta(ge=0, lt=2**31)]] | None = None
     prompt_tokens: Count | None = None
     sampling_params: dict[str, Any] | None = None
-    request_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)] | None = None
+    request_id: Name | None = None
     created: Count | None = None
-    model: str | None = None
+    model: Name | None = None
     mm_placeholders: dict[str, list[Placeholder]] | None = None
     prompt_text: str | None = None
 

@@ -76,6 +76,7 @@ class Completions(Chat):
         self, servings: Servings, request: CompletionRequest, context: Context, generation: Generation
     ) -> Any:
         _refuse_beams(request)
+        generation.echoes_logprobs = True
         serving = servings.for_stream(servings.completion, request, context, generation)
         return await serving.create_completion(request)
 

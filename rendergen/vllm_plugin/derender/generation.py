@@ -22,6 +22,8 @@ from rendergen.vllm_plugin.derender.generated import Generated, GeneratedChoice,
 from rendergen.vllm_plugin.derender.limits import DerenderLimits
 from rendergen.vllm_plugin.errors import BadPayload, Refusal
 
+PromptLogprobs = list[dict[int, Logprob] | None] | None
+
 _DONE = b"[DONE]"
 _BLANKS = b" \t\r\n"
 
@@ -53,8 +55,10 @@ class Generation:
         """What ended it before its time. The serving layer is then told that the engine failed."""
         self.began = False
         """Whether anything of an answer came. Until then, an error can still be said by a status."""
+        self.echoes_logprobs = False
+        """Whether log probabilities of the prompt, where asked for, are part of a stream too."""
         self._body = body
-        self._context = context
+        self.context = context
         self._prompt = context.prompt()
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
@@ -68,7 +72,7 @@ class Generation:
         try:
             choices = self._choices(params)
             if params.output_kind is RequestOutputKind.DELTA:
-                async for output in self._deltas(choices):
+                async for output in self._deltas(choices, params):
                     yield output
             else:
                 yield await self._whole(choices, params)
@@ -79,19 +83,27 @@ class Generation:
     def _choices(self, params: SamplingParams) -> Sequence[Choice]:
         if params.n > self._limits.choices:
             raise BadPayload(f"n is {params.n}; at most {self._limits.choices} are derendered at once", param="n")
-        how = text_params(params, self._context.sampling_params)
+        if params.logprobs is None and params.logprob_token_ids:
+            raise BadPayload("generate does not answer with candidates by token id", param="logprob_token_ids")
+        how = text_params(params, self.context.sampling_params)
         return [Choice(i, self._prompt, how, self._tokenizer) for i in range(params.n)]
 
-    async def _deltas(self, choices: Sequence[Choice]) -> AsyncIterator[RequestOutput]:
+    async def _deltas(self, choices: Sequence[Choice], params: SamplingParams) -> AsyncIterator[RequestOutput]:
         output: RequestOutput | None = None
         count = 0
         async for generated, whole in self._generated():
+            if self.echoes_logprobs:
+                _check_prompt_logprobs(generated, params)
+            prompt_logprobs = _prompt_logprobs(generated)
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
+                of_prompt = prompt_logprobs  # with each choice's first output
                 for step in _steps(piece) if whole else (piece,):
                     choice.take(step)
                     self._check_length(choice)
-                    output = self._output(generated, [choice.delta(step)], choice.finish_reason is not None)
+                    outputs = [choice.delta(step)]
+                    output = self._output(generated, outputs, of_prompt, choice.finish_reason is not None)
+                    of_prompt = None
                     yield output
                     count += 1
                     if count % _STEPS_A_TURN == 0:
@@ -110,14 +122,10 @@ class Generation:
                 else:
                     choice.take(piece)
                 self._check_length(choice)
-            if params.prompt_logprobs is not None and generated.prompt_logprobs is None:
-                raise BadPayload(
-                    "log probabilities of the prompt are not in generate's stream; ask generate with stream: false",
-                    param="prompt_logprobs",
-                )
+            _check_prompt_logprobs(generated, params)
             last = generated
         _check_finished(choices)
-        output = self._output(last, [choice.whole() for choice in choices], finished=True)
+        output = self._output(last, [choice.whole() for choice in choices], _prompt_logprobs(last), True)
         _note_metrics(output, last)
         return output
 
@@ -133,13 +141,15 @@ class Generation:
                 f"{self._max_model_len}"
             )
 
-    def _output(self, generated: Generated, outputs: list[Any], finished: bool) -> RequestOutput:
+    def _output(
+        self, generated: Generated, outputs: list[Any], prompt_logprobs: PromptLogprobs, finished: bool
+    ) -> RequestOutput:
         details = generated.usage.prompt_tokens_details if generated.usage is not None else None
         return RequestOutput(
-            request_id=self._context.request_id or "",
-            prompt=self._context.prompt_text,
+            request_id=self.context.request_id or "",
+            prompt=self.context.prompt_text,
             prompt_token_ids=self._prompt,
-            prompt_logprobs=_prompt_logprobs(generated),
+            prompt_logprobs=prompt_logprobs,
             outputs=outputs,
             finished=finished,
             num_cached_tokens=details.cached_tokens if details is not None else None,
@@ -199,13 +209,21 @@ def _check_finished(choices: Sequence[Choice]) -> None:
             raise BrokenGeneration(f"generate's answer ended before choice {choice.index} had finished")
 
 
+def _check_prompt_logprobs(generated: Generated, params: SamplingParams) -> None:
+    if params.prompt_logprobs is not None and generated.prompt_logprobs is None:
+        raise BadPayload(
+            "log probabilities of the prompt are not in generate's stream; ask generate with stream: false",
+            param="prompt_logprobs",
+        )
+
+
 def _note_metrics(output: RequestOutput, generated: Generated) -> None:
     """Metrics come in an event after the last tokens; the serving layer reads them from the last output it got."""
     if generated.metrics is not None and generated.metrics.speculative_decoding is not None:
         output.outputs[0].spec_decode_metrics = _SpecDecodeMetrics(generated.metrics.speculative_decoding)
 
 
-def _prompt_logprobs(generated: Generated) -> list[dict[int, Logprob] | None] | None:
+def _prompt_logprobs(generated: Generated) -> PromptLogprobs:
     if generated.prompt_logprobs is None:
         return None
     return [

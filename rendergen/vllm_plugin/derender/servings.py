@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from argparse import Namespace
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ class _NamedByContext:
     """The id, time and model of an answer are those that the context says, where it says some."""
 
     context = Context()
+    generation: Generation
 
     def _id(self, own: str) -> str:
         return self.context.request_id or own
@@ -66,7 +68,14 @@ class ChatServing(_ChatNames, OpenAIServingChat):
 
 
 class MessagesServing(_ChatNames, AnthropicServingMessages):
-    """vLLM's `/v1/messages`."""
+    """vLLM's `/v1/messages`: a converter of the chat's stream."""
+
+    async def chat_completion_stream_generator(self, *args: Any, **kwargs: Any) -> Any:
+        async with aclosing(super().chat_completion_stream_generator(*args, **kwargs)) as stream:
+            async for piece in stream:
+                if self.generation.failure is not None:
+                    return  # the converter takes the chat's word for it for a mistake, and logs it as one
+                yield piece
 
 
 class CompletionServing(_NamedByContext, OpenAIServingCompletion):
@@ -169,6 +178,7 @@ class Servings:
         online_renderer = rendered_elsewhere(self.online_renderer, context, request)
         mine = copy.copy(serving)
         mine.context = context
+        mine.generation = generation
         mine.online_renderer = online_renderer
         mine.engine_client = RemoteEngine(self.online_renderer.renderer, self.vllm_config, generation)
         return mine

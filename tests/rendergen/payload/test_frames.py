@@ -201,6 +201,16 @@ def test_a_preamble_that_is_none(data: bytes, says: str) -> None:
         read_frames(data)
 
 
+def test_something_in_the_padding() -> None:
+    """Bytes that nobody reads are zeros."""
+    data = bytearray(document(head_of()))
+    padding = Preamble.read(data).tensors_at - 1
+    assert data[padding] == 0
+    data[padding] = 1
+    with pytest.raises(MalformedFrames, match="zeros"):
+        read_frames(data)
+
+
 def with_node(node: Any) -> dict[str, Any]:
     return head_of(items=[raw_item(fields=[raw_field(data=node)])])
 
@@ -217,6 +227,7 @@ HEADS: dict[str, tuple[Any, str]] = {
     "no msgpack": (b"\xc1", "msgpack"),
     "half a map": (msgpack.packb(head_of())[:-3], "msgpack"),
     "lists without end": (b"\x91" * 100_000, "msgpack"),
+    "a key twice": (b"\x82\xa1a\x01\xa1a\x02", "key comes twice"),
     "a list": ([1], "no map"),
     "a member missing": ({"request": {}}, "no member 'token_ids'"),
     "token ids as a list": (head_of(token_ids=[1]), "'token_ids' is of the wrong type"),

@@ -13,7 +13,7 @@ from tests.e2e.fuzz.run import Fuzz, kinds
 pytestmark = pytest.mark.plugin
 
 SEED = 20261201
-OF_EACH_KIND = 4
+OF_EACH_KIND = 10
 
 
 async def test_tampered_payloads(stack: Stack, client: aiohttp.ClientSession, tmp_path: Path) -> None:

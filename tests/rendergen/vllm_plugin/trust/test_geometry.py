@@ -188,6 +188,14 @@ def test_ranges_that_do_not_fit(geometry: Geometry, render: Render, case: str) -
     refused(geometry, rendered.with_item(**moved), f"^image 0: .*{says}")
 
 
+def test_a_prompt_that_ends_within_a_range(geometry: Geometry, render: Render) -> None:
+    """By one token; one that ends with it is as good as any."""
+    rendered = render((96, 64))
+    end = rendered.items[0].offset + rendered.items[0].length
+    assert geometry.check(rendered.token_ids[:end], rendered.items, signed=False) != [None]
+    refused(geometry, Rendered(rendered.token_ids[: end - 1], rendered.items), "does not lie within the prompt")
+
+
 def test_ranges_that_overlap(geometry: Geometry, render: Render) -> None:
     """Two images on one place, whichever comes first."""
     rendered = render((96, 64), (96, 64))

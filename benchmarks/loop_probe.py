@@ -2,8 +2,8 @@
 
     --middleware benchmarks.loop_probe.LoopProbe        then: GET /benchmarks/stalls
 
-A tick is due every few milliseconds. One that comes late is a stall if this process was computing meanwhile: on its
-loop, or in a thread that held the interpreter. If it was not, the machine had given its cores to others.
+A tick is due every few milliseconds. How late it comes, less the time that the loop's thread stood in line for a core,
+is what the process itself kept it waiting: by work on the loop, or by a thread that held the interpreter.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 PATH = "/benchmarks/stalls"
@@ -39,8 +40,13 @@ class LoopProbe:
 
     async def _watch(self) -> None:
         while True:
-            wall, cpu = time.monotonic(), time.process_time()
+            due, in_line = time.monotonic() + TICK_S, _in_line_s()
             await asyncio.sleep(TICK_S)
-            late = time.monotonic() - wall - TICK_S
-            if late >= STALL_S and time.process_time() - cpu >= STALL_S:
+            late = time.monotonic() - due - (_in_line_s() - in_line)
+            if late >= STALL_S:
                 self._stalls.append(1000 * late)
+
+
+def _in_line_s() -> float:
+    """Time that this thread was ready to run and had no core, since its start: the second number of its schedstat."""
+    return int(Path("/proc/thread-self/schedstat").read_bytes().split()[1]) / 1e9

@@ -2,8 +2,8 @@
 
     --middleware benchmarks.loop_probe.LoopProbe        then: GET /benchmarks/stalls
 
-A tick is due every few milliseconds. One that comes late is a stall if this process was computing meanwhile: on its loop,
-or in a thread that held the interpreter. If it was not, the machine had given its cores to others.
+A tick is due every few milliseconds. One that comes late is a stall if this process was computing meanwhile: on its
+loop, or in a thread that held the interpreter. If it was not, the machine had given its cores to others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STALL_S = 0.020
 
 
 class LoopProbe:
-    """The middleware. It begins to watch with the first request that passes."""
+    """The middleware. It begins to watch when it is first asked: its ticks cost CPU time too."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -27,11 +27,11 @@ class LoopProbe:
         self._stalls: list[float] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
         if scope["type"] != "http" or scope["path"] != PATH:
             await self._app(scope, receive, send)
             return
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
         stalls, self._stalls = self._stalls, []
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

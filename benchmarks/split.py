@@ -11,7 +11,6 @@ import asyncio
 import base64
 import io
 import json
-import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,7 +33,6 @@ CHAT = "/v1/chat/completions"
 RENDER = "/v1/chat/completions/render"
 GENERATE = "/inference/v1/generate"
 JSON = "application/json"
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +177,6 @@ def _settings(logs: Path, *, plugin: bool) -> LaunchSettings:
         log_dir=logs,
         check_memory=False,
         vllm_args=("--middleware", f"{loop_probe.__name__}.{loop_probe.LoopProbe.__name__}"),
-        environment=(
-            ("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)),
-        ),
     )
 
 

@@ -78,7 +78,7 @@ class DerenderAnswer(Response):
     async def _start(self, body: RequestBody) -> tuple[Any, Generation]:
         """What vLLM's serving layer makes of the request. Raises what failed."""
         if self._servings is None:
-            raise NotReady("the server has not finished starting; try again")
+            raise NotReady("nothing can be derendered: the server is starting, or its model generates nothing")
         servings = self._servings
         context = read_context(await body.line(self._limits.context_bytes), servings.max_model_len)
         request = _validated(self._dialect.request_type, context)

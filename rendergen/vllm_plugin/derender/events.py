@@ -37,14 +37,15 @@ class EventReader:
             self._hold(self._pieces, chunk)
             return []
         self._after_cr = chunk.endswith(b"\r")
+        lines = (b"".join(self._pieces) + chunk).splitlines(keepends=True)
+        self._held_bytes -= sum(map(len, self._pieces))
+        self._pieces.clear()
         events: list[bytes] = []
-        for line in (b"".join(self._pieces) + chunk).splitlines(keepends=True):
-            if not line.endswith((b"\n", b"\r")):
-                self._forget_pieces()
+        for line in lines:
+            if line.endswith((b"\n", b"\r")):
+                self._take(line.rstrip(b"\r\n"), events)
+            else:
                 self._hold(self._pieces, line)
-                return events
-            self._take(line.rstrip(b"\r\n"), events)
-        self._forget_pieces()
         return events
 
     def _take(self, line: bytes, events: list[bytes]) -> None:
@@ -67,7 +68,3 @@ class EventReader:
                 f"an event of generate's stream is over the limit of {self._max_event_bytes} bytes; "
                 "ask for fewer log probabilities"
             )
-
-    def _forget_pieces(self) -> None:
-        self._held_bytes -= sum(map(len, self._pieces))
-        self._pieces.clear()

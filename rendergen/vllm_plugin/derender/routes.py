@@ -27,8 +27,10 @@ def attach(app: FastAPI) -> None:
 
 
 def init_state(state: Any, args: Namespace, limits: DerenderLimits) -> None:
-    """Make the serving objects, from `app.state` as vLLM has made it."""
+    """Make the serving objects, from `app.state` as vLLM has made it. A model that generates nothing has none."""
     setattr(state, _LIMITS, limits)
+    if getattr(state, "openai_serving_chat", True) is None:  # of the render server's state it is no part
+        return
     setattr(state, _SERVINGS, make_servings(state, args))
 
 

@@ -17,6 +17,7 @@ STREAMS = {
     "CR": (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
     "ends of all kinds": (b"data: a\r\n\ndata: b\n\r\ndata: c\r\r\n", [b"a", b"b", b"c"]),
     "several lines of data": (b"data: a\ndata: b\n\n", [b"a\nb"]),
+    "several lines of data with CRLF": (b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"]),
     "comments": (b": keep-alive\n\ndata: a\n: in between\n\n:\n\n", [b"a"]),
     "other fields": (b"event: x\nid: 7\nretry: 1\ndata: a\ndatum: b\n\n", [b"a"]),
     "a line separator within": ("data: a\u2028b\u0085c\u000bd\n\n".encode(), ["a\u2028b\u0085c\u000bd".encode()]),
@@ -62,5 +63,8 @@ def test_an_event_has_its_limit(size: int) -> None:
             read([stream[i : i + size] for i in range(0, len(stream), size)], limit=100)
 
 
-def test_the_limit_is_each_events_own() -> None:
-    assert len(read([b"data: " + b"x" * 80 + b"\n\n"] * 50, limit=100)) == 50
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_the_limit_is_each_events_own(size: int) -> None:
+    """However many there are, and whatever they are cut into."""
+    stream = (b"data: " + b"x" * 80 + b"\n\n") * 20
+    assert len(read([stream[i : i + size] for i in range(0, len(stream), size)], limit=100)) == 20

@@ -22,7 +22,7 @@ from rendergen.tiny_model.pictures import Picture
 from tests.e2e.calls import GENERATE, RENDER, Reply, chat, image_part, ok
 from tests.e2e.fuzz.drafts import FRAMES_TYPE, JSON_TYPE, Draft, as_frames, as_json, draft_of
 from tests.e2e.fuzz.mangling import MANGLINGS
-from tests.e2e.fuzz.mutations import MUTATIONS, Source
+from tests.e2e.fuzz.mutations import MUTATIONS, PIXELS, Source
 from tests.e2e.fuzz.outcomes import Expect, Verdict, verdict
 
 SIDES = (128, 96)
@@ -149,6 +149,8 @@ class Fuzz:
         content_type, encode = ENCODINGS[encoding]
         original = rng.choice(self._source.drafts)
         draft = copy.deepcopy(original)
+        if draft.signature is None:
+            _make_fresh(draft, rng)
         if rng.random() < STREAM_SHARE:
             draft.request["stream"] = True
         if kind in MANGLINGS:
@@ -225,7 +227,10 @@ class Fuzz:
                 if report.engine_changed:
                     return
                 case = self.case(seed, number, only)
-                report.add(case, await self.send(client, url, case))
+                found = await self.send(client, url, case)
+                report.add(case, found)
+                if found.label == "none":
+                    self._compare(report, before, engine_processes(stack), number + 1)
                 if number % GOOD_EVERY == 0:
                     good = self.good()
                     report.add(good, await self.send(client, url, good))
@@ -246,6 +251,17 @@ class Fuzz:
             report.engine_changed = (
                 f"the engine's processes changed before payload {number} of seed {report.seed}: {before}, now {now}"
             )
+
+
+def _make_fresh(draft: Draft, rng: random.Random) -> None:
+    """Change pixels by one step of 255, a few of them: the same to the eye, but nothing that any cache holds yet.
+
+    An item that the engine has seen is not looked at again, whatever else is wrong with it.
+    """
+    for picture in draft.pictures:
+        tensor = picture.fields[PIXELS].data
+        start = bytes(value ^ (bits & 1) for value, bits in zip(tensor.data[:64], rng.randbytes(64), strict=True))
+        tensor.data = start + tensor.data[64:]
 
 
 def _pure(color: str) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from rendergen.vllm_plugin.trust.digest import Statement, holds, item_digest
 from rendergen.vllm_plugin.trust.geometry import Geometry
 from rendergen.vllm_plugin.trust.keys import Keys
 from rendergen.vllm_plugin.trust.sampling import check_sampling_params
+from rendergen.vllm_plugin.trust.values import check_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Checks:
         self._check_signature(token_ids, items, digests, attestation)
         self._check_presence(items)
         proven = self.geometry.check(np.frombuffer(token_ids, dtype="<u4"), items, signed=bool(self.keys))
+        check_values("request_id", request.request_id)
+        if request.reasoning_parser_kwargs is not None:
+            check_values("reasoning_parser_kwargs", request.reasoning_parser_kwargs.chat_template_kwargs)
         check_sampling_params(
             request.sampling_params,
             vocab_size=self.vocab_size,

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [splice|hop|split|derender] [--quick]`: run the benchmarks, and print what came out."""
+"""`python -m benchmarks [splice|hop|split|stalls|derender] [--quick]`: run the benchmarks, and print what came out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def main() -> int:
     """Run what the command line asks for. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks", description="What the product costs.")
     parser.add_argument(
-        "only", nargs="?", choices=("splice", "hop", "split", "derender"), help="run this one; default: all"
+        "only",
+        nargs="?",
+        choices=("splice", "hop", "split", "stalls", "derender"),
+        help="run this one; default: all (stalls is the end of split)",
     )
     parser.add_argument("--quick", action="store_true", help="a short run, for whether it works: its figures vary")
     arguments = parser.parse_args()
@@ -31,6 +34,8 @@ def main() -> int:
         if arguments.only in (None, "split"):
             print("\n## Split\n")
             split.run(split.QUICK if arguments.quick else split.FULL)
+        if arguments.only == "stalls":
+            split.run(split.QUICK if arguments.quick else split.FULL, cases=())
         if arguments.only in (None, "derender"):
             print("\n## Derender\n")
             derender.run()

@@ -2,8 +2,9 @@
 
     --middleware benchmarks.loop_probe.LoopProbe        then: GET /benchmarks/stalls
 
-A tick is due every few milliseconds. How late it comes, less the time that the loop's thread stood in line for a core,
-is what the process itself kept it waiting: by work on the loop, or by a thread that held the interpreter.
+A tick is due every few milliseconds. What it is late by was a stall of the process's own, by work on the loop or by a
+thread that held the interpreter, as far as the process was computing meanwhile and the loop's thread was not in line
+for a core: the rest is the machine's.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ class LoopProbe:
 
     async def _watch(self) -> None:
         while True:
-            due, in_line = time.monotonic() + TICK_S, _in_line_s()
+            due, in_line, computed = time.monotonic() + TICK_S, _in_line_s(), time.process_time()
             await asyncio.sleep(TICK_S)
             late = time.monotonic() - due - (_in_line_s() - in_line)
-            if late >= STALL_S:
-                self._stalls.append(1000 * late)
+            stall = min(late, time.process_time() - computed)
+            if stall >= STALL_S:
+                self._stalls.append(1000 * stall)
 
 
 def _in_line_s() -> float:

@@ -286,6 +286,7 @@ def _ratios(by_way: Mapping[str, Costs]) -> str:
 def run(plan: Plan, cases: Sequence[Case] = CASES) -> None:
     """Measure, and print the tables."""
     measured, stalls = asyncio.run(measure(plan, cases))
-    print(report(measured))
+    if measured:
+        print(report(measured))
     print(f"\n### Event loops that stood still for over {1000 * loop_probe.STALL_S:.0f} ms, {STALLING.name}\n")
     print(table([("", "server", "requests", "stalls", "longest ms"), *stalls]))

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any, TypeVar
 
+from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +21,7 @@ async def parsed(body: bytes | memoryview, model: type[M]) -> tuple[M, dict[str,
 
     Raises:
         RequestValidationError: it holds none.
+        HTTPException: it is none that Python reads.
     """
     if len(body) <= SMALL_BYTES:
         return _parse(body, model)
@@ -32,9 +34,8 @@ def _parse(body: bytes | memoryview, model: type[M]) -> tuple[M, dict[str, Any]]
     except json.JSONDecodeError as error:
         what = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error", "input": {}}
         raise RequestValidationError([{**what, "ctx": {"error": error.msg}}], body=error.doc) from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        what = {"type": "json_invalid", "loc": ("body", 0), "msg": "JSON decode error", "input": {}}
-        raise RequestValidationError([{**what, "ctx": {"error": str(error)}}]) from error
+    except (ValueError, RecursionError) as error:  # no UTF-8, thousands of digits, brackets without end
+        raise HTTPException(400, "There was an error parsing the body") from error
     return validated(members, model), members if isinstance(members, dict) else {}
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
@@ -66,8 +66,16 @@ async def test_a_good_body(size: int) -> None:
     assert members["more"] is None
 
 
-@pytest.mark.parametrize("body", [b'{"number": 1, "names": ["\xff"]}', b"[" * 100_000], ids=["no UTF-8", "too deep"])
+UNREADABLE = {
+    "no UTF-8": b'{"number": 1, "names": ["\xff"]}',
+    "brackets without end": b"[" * 100_000,
+    "a number of 5,000 digits": b'{"number": ' + b"7" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
 async def test_what_python_cannot_read(body: bytes) -> None:
-    """Is a mistake in the request, not a failure of the server."""
-    with pytest.raises(RequestValidationError):
+    """Is a mistake in the request, in FastAPI's words, not a failure of the server."""
+    with pytest.raises(HTTPException) as caught:
         await parsed(body, Asked)
+    assert (caught.value.status_code, caught.value.detail) == (400, "There was an error parsing the body")

@@ -143,7 +143,7 @@ async def test_a_chat_completion_is_that_of_one_server(
 ) -> None:
     """Every member, ids and times aside."""
     if generate_streams and case in ONLY_WHOLE:
-        pytest.skip("see test_what_the_stream_lacks_is_refused")
+        pytest.skip("generate's stream lacks it: test_what_generates_stream_lacks_is_refused")
     request = {**{**CHAT_REQUESTS, **ONLY_WHOLE}[case]}
     request.pop("stream_options", None)
     ours = await derendered(client, stack, CHAT, request, generate_streams=generate_streams)

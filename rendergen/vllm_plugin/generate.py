@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -28,6 +29,8 @@ from rendergen.vllm_plugin.errors import BadPayload, Refusal
 from rendergen.vllm_plugin.http import closed, media_types, read_body, refusal, unless_gone
 from rendergen.vllm_plugin.json_body import parsed, validated
 from rendergen.vllm_plugin.trust.checks import Admitted, Checks
+
+_ERROR_EVENT = 'data: {"error"'
 
 
 class CheckedRequest(GenerateRequest):
@@ -95,7 +98,6 @@ class GenerateRoute:
                 await validate_json_request(raw_request)
             body = await read_body(raw_request, self.max_body_bytes)
             request = await (self._of_frames(body) if as_frames else self._of_json(body))
-            # A stream has to begin under `unless_gone` too: up to there vLLM checks, and may take its time.
             return await unless_gone(raw_request, _served(self.serving, request, raw_request=raw_request))
         except Refusal as error:
             return refusal(error)
@@ -149,4 +151,21 @@ async def _served(serving: ServingTokens, request: CheckedRequest, *, raw_reques
         return JSONResponse(result.model_dump(), status_code=result.error.code)
     if isinstance(result, GenerateResponseBase):
         return JSONResponse(result.model_dump())
-    return StreamingResponse(cast(AsyncGenerator[str, None], result), media_type="text/event-stream")
+    return await _stream(cast(AsyncGenerator[str, None], result))
+
+
+async def _stream(events: AsyncGenerator[str, None]) -> Response:
+    """The stream, once its first event is there: vLLM finds some mistakes only then, and they have a status."""
+    first = await anext(events, "")
+    if first.startswith(_ERROR_EVENT):
+        await events.aclose()
+        error = json.loads(first.removeprefix("data:"))
+        return JSONResponse(error, status_code=error["error"]["code"])
+
+    async def whole() -> AsyncGenerator[str, None]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return StreamingResponse(whole(), media_type="text/event-stream")

@@ -210,6 +210,15 @@ async def test_streamed(stack: Stack, client: aiohttp.ClientSession, encoding: s
     assert reply.body.endswith(b"data: [DONE]\n\n")
 
 
+async def test_a_stream_that_fails_before_it_begins(stack: Stack, client: aiohttp.ClientSession) -> None:
+    """Has the error's status: vLLM would answer 200, with the error within."""
+    payload = await render(stack, client, REQUEST, JSON)
+    payload["sampling_params"]["logprobs"] = 100
+    reply = await generate(stack, client, payload, stream=True)
+    refused(reply, 400, "logprobs")
+    assert reply.headers["Content-Type"] == JSON
+
+
 async def test_frames_that_are_none(stack: Stack, client: aiohttp.ClientSession) -> None:
     """400, saying where."""
     url = stack.vllm_engine_urls[0] + GENERATE

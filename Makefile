@@ -33,6 +33,7 @@ test: $(STAMP) ## Run the whole test suite on real vLLM, with the plugin and wit
 
 fuzz: $(STAMP) ## Send thousands of tampered payloads to a real engine (ARGS="--help" for its flags)
 	@$(PY) scripts/fuzz.py $(ARGS)
+	@test -n "$(ARGS)" || $(PY) scripts/fuzz.py --signed
 
 check: $(STAMP) ## Format, lint, types, generated docs and unit tests: what to run before every commit
 	$(PY) -m ruff format --check .

@@ -11,11 +11,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from benchmarks.cpu import cpu_seconds, tree
 from benchmarks.report import table
 from rendergen.launcher import LaunchSettings, Stack
 from rendergen.tiny_model import TINY_MODEL_NAME
@@ -92,11 +92,13 @@ class Generated:
 class Bench:
     """Two servers, and the process whose CPU time is taken."""
 
-    def __init__(self, session: aiohttp.ClientSession, render_url: str, engine_url: str, render_pid: int) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, render_url: str, engine_url: str, render_pids: Sequence[int]
+    ) -> None:
         self._session = session
         self._render_url = render_url
         self._engine_url = engine_url
-        self._pid = render_pid
+        self._pids = render_pids
 
     async def generated(self, api: Api) -> Generated:
         """Ask once; what comes is derendered again and again."""
@@ -140,7 +142,7 @@ class Bench:
 
     def meter(self, place: int, streams: int) -> Meter:
         """For that many streams, around the token at ``place``."""
-        return Meter(self._pid, place, streams)
+        return Meter(self._pids, place, streams)
 
     async def _post(self, url: str, body: Any) -> Any:
         async with self._session.post(url, json=body) as answer:
@@ -149,14 +151,14 @@ class Bench:
 
 
 class Meter:
-    """CPU time of a process while each of some streams goes through the tokens around one place."""
+    """CPU time of some processes while each of some streams goes through the tokens around one place."""
 
-    def __init__(self, pid: int, place: int, streams: int) -> None:
-        self._pid = pid
+    def __init__(self, pids: Sequence[int], place: int, streams: int) -> None:
+        self._pids = pids
         self._streams = streams
         self._first = place - WINDOW // 2
         self._barrier = asyncio.Barrier(streams)
-        self._marks: list[int] = []
+        self._marks: list[float] = []
 
     @property
     def tokens(self) -> int:
@@ -170,7 +172,7 @@ class Meter:
         async with self._barrier as place:
             if place == 0:
                 await asyncio.sleep(SETTLE_S)
-                self._marks.append(cpu_ns(self._pid))
+                self._marks.append(cpu_seconds(self._pids))
         async with self._barrier:
             pass
 
@@ -178,15 +180,7 @@ class Meter:
     def microseconds(self) -> float:
         """For one token of one stream."""
         begin, end = self._marks
-        return (end - begin) / WINDOW / self._streams / 1_000
-
-
-def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process so far, in ns, as the scheduler counts it."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        total += int((thread / "schedstat").read_text().split()[0])
-    return total
+        return 1e6 * (end - begin) / WINDOW / self._streams
 
 
 async def measure(bench: Bench) -> str:
@@ -223,7 +217,7 @@ async def _run() -> str:
     async with Stack(LaunchSettings(port=0)) as stack, _session() as session:
         process = stack.process("vllm-render-0")
         assert process.pid is not None
-        return await measure(Bench(session, stack.vllm_render_urls[0], stack.vllm_engine_urls[0], process.pid))
+        return await measure(Bench(session, stack.vllm_render_urls[0], stack.vllm_engine_urls[0], tree(process.pid)))
 
 
 def _session() -> aiohttp.ClientSession:

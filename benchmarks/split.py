@@ -27,7 +27,9 @@ from benchmarks import loop_probe
 from benchmarks.cpu import cpu_seconds, engine_processes, tree
 from benchmarks.report import table
 from rendergen.launcher import LaunchSettings, Stack
-from rendergen.payload.frames import MEDIA_TYPE
+from rendergen.payload.frames import (
+    MEDIA_TYPE,
+)
 
 CHAT = "/v1/chat/completions"
 RENDER = "/v1/chat/completions/render"

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from rendergen.payload.frames import MEDIA_TYPE as FRAMES_MEDIA_TYPE
+from rendergen.payload.frames import (
+    MEDIA_TYPE as FRAMES_MEDIA_TYPE,
+)
 from rendergen.service.app import Handler, make_app
 from rendergen.service.bodies import RequestBody
 from rendergen.service.errors import Unavailable

@@ -14,7 +14,9 @@ from rendergen.payload import (
     SamplingParamsSplicer,
     read_token_ids,
 )
-from rendergen.payload.frames import MEDIA_TYPE as FRAMES_MEDIA_TYPE
+from rendergen.payload.frames import (
+    MEDIA_TYPE as FRAMES_MEDIA_TYPE,
+)
 from rendergen.service.errors import PodFailed
 from rendergen.service.pods import PodAnswer
 from router.derender import Prompt

@@ -87,7 +87,7 @@ class ChatPipeline:
         stages.end("generate")
         self._metrics.carried(payload.encoding, payload.size)
         context, generated = await _off_loop(len(tokens), "generate pod", self._context, chat, payload, tokens)
-        answer = await self._derendered(chat, context)
+        answer = await self._derendered(chat, context, render)
         stages.end("derender")
         completion_id = f"chatcmpl-{request_id.current.get()}"
         return await _off_loop(len(answer), "render pod", completion, chat, answer, generated, completion_id)
@@ -122,10 +122,14 @@ class ChatPipeline:
         generated = Generated.read(tokens)
         return derender_request(chat, payload.prompt(), generated), generated
 
-    async def _derendered(self, chat: ChatRequest, context: tuple[bytes, ...]) -> bytes:
+    def _derenderer(self, rendered_by: PodClient) -> PodClient:
+        """A pod to derender on. With none ready it is the one that rendered: what was generated is not to be lost."""
+        return self._derender.choose() if self._derender.any_ready() else rendered_by
+
+    async def _derendered(self, chat: ChatRequest, context: tuple[bytes, ...], rendered_by: PodClient) -> bytes:
         timeout_s = self._settings.derender_timeout_s
         try:
-            async with self._derender.choose().request(
+            async with self._derenderer(rendered_by).request(
                 "POST", DERENDER, headers=_headers(chat, timeout_s), body=context, timeout_s=timeout_s
             ) as derendering:
                 return await derendering.read(self._settings.max_body_bytes)

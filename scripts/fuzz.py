@@ -26,7 +26,8 @@ SHOW_EVERY = 100
 
 async def fuzz(options: argparse.Namespace) -> Report:
     """Run it on a stack of its own."""
-    stack = Stack(LaunchSettings(port=0), display_for(sys.stdout))
+    environment = (("RENDERGEN_PLUGIN__SIGNING_KEYS", secrets.token_hex(32)),) if options.signed else ()
+    stack = Stack(LaunchSettings(port=0, environment=environment), display_for(sys.stdout))
     print(f"logs: {stack.log_dir}", flush=True)
     begun = time.monotonic()
 
@@ -63,6 +64,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--at-once", type=int, default=4, help="payloads in flight")
     parser.add_argument("--kind", action="append", default=[], choices=kinds(), help="only this kind; may be repeated")
+    parser.add_argument("--signed", action="store_true", help="a stack with a key: whatever is signed must be refused")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     try:

@@ -177,14 +177,22 @@ def _vllm_environment(settings: LaunchSettings, machine: Machine) -> dict[str, s
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # the default, 5 s, closes connections that the services still pool
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",  # a redirect could lead from an allowed host to any other
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_PLUGINS": PLUGIN if settings.plugin else "",
         **environment_for(machine.broken_torch_companions),
+        **_plugins(settings, machine),
     }
     if settings.model_path is not None:
         environment["HF_HUB_OFFLINE"] = "1"  # all there is to load is in the directory
     if machine.device is Device.CPU:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(settings.kv_cache_gib)
     return environment
+
+
+def _plugins(settings: LaunchSettings, machine: Machine) -> dict[str, str]:
+    """The variable that names the plugins to load. It is for all of vLLM's plugins, so others that it names stay."""
+    others = [name for name in machine.vllm_plugins or () if name != PLUGIN]
+    if settings.plugin:
+        return {"VLLM_PLUGINS": ",".join([*others, PLUGIN])}
+    return {} if machine.vllm_plugins is None else {"VLLM_PLUGINS": ",".join(others)}
 
 
 def _one_of_several(machine: Machine, index: int) -> dict[str, str]:

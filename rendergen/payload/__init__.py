@@ -12,7 +12,9 @@ from rendergen.payload.errors import (
     TruncatedJson,
 )
 from rendergen.payload.frame_splice import FrameSplicer, TokenIds, read_token_ids
-from rendergen.payload.frames import MalformedFrames
+from rendergen.payload.frames import (
+    MalformedFrames,
+)
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
 from rendergen.payload.members import Piece, index_members, set_members, split_list
 from rendergen.payload.sampling_params import SamplingParamsEdit, merge_sampling_params

@@ -9,11 +9,20 @@ from enum import Enum, auto
 import msgpack
 
 from rendergen.payload.errors import LimitExceeded, MalformedJson, MemberTooLarge, SeveralPayloads
-from rendergen.payload.frames import LENGTH, PREAMBLE, TOKEN_BYTES, MalformedFrames, Preamble, padded, tail
+from rendergen.payload.frames import (
+    LENGTH,
+    MAX_HEAD_BYTES,
+    MAX_PARAMS_BYTES,
+    PREAMBLE,
+    TOKEN_BYTES,
+    MalformedFrames,
+    Preamble,
+    padded,
+    tail,
+)
 from rendergen.payload.members import Piece
 from rendergen.payload.sampling_params import SAMPLING_PARAMS, SamplingParamsEdit, merge_sampling_params
 
-MIB = 1024 * 1024
 TOKEN_IDS = "token_ids"
 
 
@@ -56,8 +65,8 @@ class FrameSplicer:
         self,
         edit: SamplingParamsEdit,
         *,
-        max_head_bytes: int = 16 * MIB,
-        max_sampling_params_bytes: int = 4 * MIB,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+        max_sampling_params_bytes: int = MAX_PARAMS_BYTES,
         grow_by: int | None = None,
     ) -> None:
         self._edit = edit

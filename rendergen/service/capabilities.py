@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from rendergen.payload.frames import VERSION
+from rendergen.payload.frames import (
+    VERSION,
+)
 from rendergen.service.errors import PodRefusal
 from rendergen.service.pods import CAPABILITIES, PodClient
 
@@ -19,14 +21,12 @@ class Capabilities:
 
     Attributes:
         payload_versions: the versions of payloads in frames that it takes or gives. JSON it always does.
-        derender_streams: the kinds of completion that it derenders in a stream: ``chat``, ``completions``.
         fingerprint: what its model, processor and tokenizer are; None if it does not say.
         rendergen: the plugin's version; None without it.
         vllm: vLLM's version; None if it does not say.
     """
 
     payload_versions: frozenset[int] = frozenset()
-    derender_streams: frozenset[str] = frozenset()
     fingerprint: str | None = None
     rendergen: str | None = None
     vllm: str | None = None
@@ -49,11 +49,8 @@ class Capabilities:
             raise ValueError("nested too deep") from error
         if not isinstance(said, dict):
             raise ValueError("no object")
-        supports = said.get("supports")
-        streams = supports.get("derender_stream") if isinstance(supports, dict) else None
         return cls(
             payload_versions=frozenset(item for item in _items(said.get("payload_versions")) if type(item) is int),
-            derender_streams=frozenset(item for item in _items(streams) if isinstance(item, str)),
             fingerprint=_text(said.get("fingerprint")),
             rendergen=_text(said.get("rendergen")),
             vllm=_text(said.get("vllm")),

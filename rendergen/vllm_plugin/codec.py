@@ -8,13 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
 import pybase64
 import torch
 from vllm.multimodal.inputs import MultiModalFieldElem, MultiModalKwargsItem, PlaceholderRange
 from vllm.v1.serial_utils import MsgpackEncoder
 from vllm.v1.utils import tensor_data
 
-from rendergen.payload.frames import FIELD_KINDS, ITEM_BYTES, MAX_DEPTH, Field, FrameItem, Node, Tensor
+from rendergen.payload.frames import (
+    FIELD_KINDS,
+    ITEM_BYTES,
+    MAX_DEPTH,
+    Field,
+    FrameItem,
+    Node,
+    Tensor,
+)
 from rendergen.vllm_plugin.errors import BadPayload
 from rendergen.vllm_plugin.field_options import field_of, options_of
 from rendergen.vllm_plugin.items import Item
@@ -145,6 +154,11 @@ def json_masks(items: Sequence[Item]) -> dict[str, list[str | None]] | None:
     return masks
 
 
+def token_bytes(token_ids: Sequence[int]) -> bytes:
+    """Token ids as little-endian u32."""
+    return np.asarray(token_ids, dtype="<u4").tobytes()
+
+
 def place_of(item: Item) -> PlaceholderRange:
     """Where the item is in the prompt, as the engine takes it."""
     return PlaceholderRange(offset=item.offset, length=item.length, is_embed=item.is_embed)
@@ -163,7 +177,7 @@ def _json_item(fields: Mapping[str, MultiModalFieldElem] | None, encoder: Msgpac
 
 
 def _mask(data: bytes) -> torch.Tensor:
-    return torch.tensor(list(data), dtype=torch.bool)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).bool()
 
 
 def _json_mask(masks: Any, modality: str, index: int, length: int, where: str) -> torch.Tensor | None:
@@ -215,6 +229,8 @@ def _elem(kind: Any, options: Any, data: Any, where: str) -> MultiModalFieldElem
         return MultiModalFieldElem(data=data, field=field_of(kind, options))
     except ValueError as error:
         raise BadPayload(f"{where}: {error}.") from error
+    except RecursionError as error:
+        raise BadPayload(f"{where}: its options are nested too deep.") from error
 
 
 def _json_fields(encoded: str | None, where: str) -> MultiModalKwargsItem | None:

@@ -33,25 +33,42 @@ class RenderGate:
         self._most_waiting = waiting
         self._waiting = 0
 
-    @asynccontextmanager
-    async def turn(self, budget_s: float | None) -> AsyncIterator[None]:
-        """Wait for a turn, and keep it for the length of the block.
-
-        Args:
-            budget_s: how long the caller will wait for the whole, None for ever.
-
-        Raises:
-            QueueFull: as many wait as may.
-            TooLate: ``budget_s`` passed before the turn came.
-        """
+    def require_room(self) -> None:
+        """Raises QueueFull if as many wait as may: to be asked before a body is read for nothing."""
         if self._free.locked() and self._waiting >= self._most_waiting:
             NOT_RENDERED.labels("queue_full").inc()
             raise QueueFull(
                 f"This server renders {self._at_once} requests and {self._waiting} wait. Try again shortly.",
                 retry_after_s=1,
             )
+
+    @asynccontextmanager
+    async def turn(self, deadline: float | None) -> AsyncIterator[None]:
+        """Wait for a turn, and keep it for the length of the block, which must be over before the deadline too.
+
+        Args:
+            deadline: by the event loop's clock, until when the caller waits; None: for ever.
+
+        Raises:
+            QueueFull: as many wait as may.
+            TooLate: the deadline passed.
+        """
+        self.require_room()
+        try:
+            async with asyncio.timeout_at(deadline) as timer:
+                await asyncio.sleep(0)  # a deadline that has passed is noticed here, though a turn be free
+                async with self._turn():
+                    yield
+        except TimeoutError as error:
+            if not timer.expired():  # it is the block's own
+                raise
+            NOT_RENDERED.labels("deadline").inc()
+            raise TooLate("The request's deadline passed before it was rendered.") from error
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
         started = time.monotonic()
-        await self._wait(budget_s)
+        await self._wait()
         begun = time.monotonic()
         QUEUE_SECONDS.observe(begun - started)
         try:
@@ -60,20 +77,11 @@ class RenderGate:
             self._free.release()
             RENDER_SECONDS.observe(time.monotonic() - begun)
 
-    async def _wait(self, budget_s: float | None) -> None:
+    async def _wait(self) -> None:
         self._waiting += 1
         WAITING.inc()
         try:
-            async with asyncio.timeout(budget_s):
-                if budget_s == 0:  # a turn that is free would be taken before the timeout is looked at
-                    await asyncio.sleep(0)
-                await self._free.acquire()
-        except TimeoutError as error:
-            NOT_RENDERED.labels("deadline").inc()
-            raise TooLate("The request's deadline passed while it waited to be rendered.") from error
-        except asyncio.CancelledError:
-            NOT_RENDERED.labels("caller_left").inc()
-            raise
+            await self._free.acquire()
         finally:
             self._waiting -= 1
             WAITING.dec()

@@ -22,11 +22,15 @@ from vllm.entrypoints.serve.utils.api_utils import load_aware_call, validate_jso
 from vllm.inputs import mm_input
 from vllm.multimodal.inputs import MultiModalKwargsItems
 
-from rendergen.payload.frames import MEDIA_TYPE, MalformedFrames, read_frames
+from rendergen.payload.frame_reader import read_frames
+from rendergen.payload.frames import (
+    MEDIA_TYPE,
+    MalformedFrames,
+)
 from rendergen.vllm_plugin.attestation import MEMBER, Attestation
-from rendergen.vllm_plugin.codec import items_of_frames, items_of_json, place_of
+from rendergen.vllm_plugin.codec import items_of_frames, items_of_json, place_of, token_bytes
 from rendergen.vllm_plugin.errors import BadPayload, Refusal
-from rendergen.vllm_plugin.http import closed, media_types, read_body, refusal, unless_gone
+from rendergen.vllm_plugin.http import closed, media_type, read_body, refusal, unless_gone
 from rendergen.vllm_plugin.json_body import parsed, validated
 from rendergen.vllm_plugin.trust.checks import Admitted, Checks
 
@@ -93,7 +97,7 @@ class GenerateRoute:
     async def __call__(self, raw_request: Request) -> Response:
         """``POST /inference/v1/generate``."""
         try:
-            as_frames = MEDIA_TYPE in media_types(raw_request.headers.get("content-type"))
+            as_frames = media_type(raw_request.headers.get("content-type")) == MEDIA_TYPE
             if not as_frames:
                 await validate_json_request(raw_request)
             body = await read_body(raw_request, self.max_body_bytes)
@@ -136,10 +140,9 @@ class GenerateRoute:
     def _check_json(self, request: CheckedRequest, member: Any) -> None:
         attestation, masks = Attestation.read(member)
         items = [] if request.features is None else items_of_json(request.features, masks)
-        token_ids = np.asarray(request.token_ids, dtype="<u8")
-        if int(token_ids.max()) >= 1 << 32:
-            raise BadPayload("token_ids holds a number above 2^32.")
-        admitted = self.checks.admit(request, token_ids.astype("<u4").tobytes(), items, attestation)
+        if max(request.token_ids) >= 1 << 32:
+            raise BadPayload("token_ids holds a number above 2^32.", param="token_ids")
+        admitted = self.checks.admit(request, token_bytes(request.token_ids), items, attestation)
         request.features = None
         request._items = admitted
 

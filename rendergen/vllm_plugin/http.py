@@ -21,9 +21,30 @@ T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
 
 
-def media_types(header: str | None) -> list[str]:
-    """The media types that a `Content-Type` or `Accept` header names, in small letters and without parameters."""
-    return [part.split(";", 1)[0].strip().lower() for part in (header or "").split(",")]
+def media_type(header: str | None) -> str:
+    """The media type that a `Content-Type` header names, in small letters and without parameters."""
+    return (header or "").split(";", 1)[0].strip().lower()
+
+
+def prefers(header: str | None, wanted: str, otherwise: str) -> bool:
+    """Whether an `Accept` header names ``wanted``, and weighs it no less than ``otherwise``."""
+    weights: dict[str, float] = {}
+    for part in (header or "").lower().split(","):
+        name, *parameters = (each.strip() for each in part.split(";"))
+        weights[name] = _weight(parameters)
+    weight = weights.get(wanted, 0.0)
+    return weight > 0 and weight >= weights.get(otherwise, 0.0)
+
+
+def _weight(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
 async def read_body(request: Request, limit: int) -> memoryview:
@@ -33,6 +54,11 @@ async def read_body(request: Request, limit: int) -> memoryview:
         TooLarge: it is over ``limit`` bytes.
         BadPayload: it is not as long as it said.
     """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise BadPayload(
+            f"Request bodies are not decompressed here: send it without Content-Encoding {encoding[:40]!r}."
+        )
     declared = request.headers.get("content-length")
     if declared is None:
         return memoryview(await _gathered(request, limit))

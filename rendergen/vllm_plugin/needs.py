@@ -35,6 +35,12 @@ RENDER = (
     Need("vllm.entrypoints.scale_out.render.serving", "ServingRender._placeholder_metadata_fields", ("modality",)),
     Need("vllm.entrypoints.openai.chat_completion.protocol", "ChatCompletionRequest"),
     Need("vllm.entrypoints.openai.completion.protocol", "CompletionRequest"),
+    Need("vllm.entrypoints.anthropic.protocol", "AnthropicMessagesRequest"),
+    Need("vllm.entrypoints.openai.responses.protocol", "ResponsesRequest"),
+    Need(
+        "vllm.entrypoints.scale_out.render.serving", "ServingRender.render_messages_request", ("request", "raw_request")
+    ),
+    Need("vllm.entrypoints.scale_out.render.serving", "ServingRender.render_responses_request", ("request",)),
     Need("vllm.entrypoints.serve.utils.api_utils", "validate_json_request", ("raw_request",)),
 )
 GENERATE = (

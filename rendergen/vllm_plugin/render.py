@@ -9,26 +9,33 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
+from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.scale_out.render.serving import ServingRender
 from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.utils.api_utils import validate_json_request
 
 from rendergen.payload import Piece
-from rendergen.payload.frames import MEDIA_TYPE, FramesPayload, MalformedFrames, write_frames
+from rendergen.payload.frames import (
+    MEDIA_TYPE,
+    FramesPayload,
+    MalformedFrames,
+    write_frames,
+)
 from rendergen.vllm_plugin.attestation import Attestor
-from rendergen.vllm_plugin.codec import frame_items, items_of_input, json_data
+from rendergen.vllm_plugin.codec import frame_items, items_of_input, json_data, token_bytes
 from rendergen.vllm_plugin.errors import BadPayload, Refusal
 from rendergen.vllm_plugin.gate import RenderGate
-from rendergen.vllm_plugin.http import PiecesResponse, closed, media_types, read_body, refusal, unless_gone
+from rendergen.vllm_plugin.http import PiecesResponse, closed, prefers, read_body, refusal, unless_gone
 from rendergen.vllm_plugin.json_body import parsed
 
+JSON = "application/json"
 DEADLINE = "x-rendergen-deadline-ms"
 """Header: how many milliseconds the caller will wait."""
 
@@ -88,16 +95,33 @@ class RenderRoutes:
 
         return await self._answer(raw_request, CompletionRequest, render)
 
+    async def messages(self, raw_request: Request) -> Response:
+        """``POST /v1/messages/render``."""
+
+        async def render(serving: RecordingRender, request: AnthropicMessagesRequest) -> Any:
+            return await serving.render_messages_request(request, raw_request)
+
+        return await self._answer(raw_request, AnthropicMessagesRequest, render)
+
+    async def responses(self, raw_request: Request) -> Response:
+        """``POST /v1/responses/render``."""
+
+        async def render(serving: RecordingRender, request: ResponsesRequest) -> Any:
+            return await serving.render_responses_request(request)
+
+        return await self._answer(raw_request, ResponsesRequest, render)
+
     async def _answer(
         self, raw_request: Request, model: Any, render: Callable[[RecordingRender, Any], Awaitable[Any]]
     ) -> Response:
         try:
+            deadline = _deadline(raw_request)
+            self.gate.require_room()
             await validate_json_request(raw_request)
-            budget_s = _budget_s(raw_request)
             body = await read_body(raw_request, self.max_body_bytes)
             request, _ = await parsed(body, model)
-            as_frames = MEDIA_TYPE in media_types(raw_request.headers.get("accept"))
-            return await unless_gone(raw_request, self._rendered(request, render, budget_s, as_frames))
+            as_frames = prefers(raw_request.headers.get("accept"), MEDIA_TYPE, JSON)
+            return await unless_gone(raw_request, self._rendered(request, render, deadline, as_frames))
         except Refusal as error:
             return refusal(error)
         except ClientDisconnect:
@@ -107,11 +131,11 @@ class RenderRoutes:
         self,
         request: Any,
         render: Callable[[RecordingRender, Any], Awaitable[Any]],
-        budget_s: float | None,
+        deadline: float | None,
         as_frames: bool,
     ) -> Response:
         serving = self.serving.record()
-        async with self.gate.turn(budget_s):
+        async with self.gate.turn(deadline):
             result = await render(serving, request)
             if isinstance(result, ErrorResponse):
                 return JSONResponse(result.model_dump(), status_code=result.error.code)
@@ -120,7 +144,7 @@ class RenderRoutes:
             rendered = [Rendered(*each) for each in zip(requests, serving.inputs, strict=True)]
             if as_frames:
                 return PiecesResponse(await asyncio.to_thread(self._frames, rendered), MEDIA_TYPE)
-            return Response(await asyncio.to_thread(self._json, rendered, is_list), media_type="application/json")
+            return Response(await asyncio.to_thread(self._json, rendered, is_list), media_type=JSON)
 
     def _frames(self, rendered: Sequence[Rendered]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -193,15 +217,11 @@ class Rendered:
         return json.dumps(params, separators=(",", ":")).encode()
 
 
-def token_bytes(token_ids: Sequence[int]) -> bytes:
-    """Token ids as little-endian u32."""
-    return np.asarray(token_ids, dtype="<u4").tobytes()
-
-
-def _budget_s(request: Request) -> float | None:
+def _deadline(request: Request) -> float | None:
+    """Until when the caller waits, by the event loop's clock, counted from here."""
     text = request.headers.get(DEADLINE)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 12:
         raise BadPayload(f"The header {DEADLINE} is no number of milliseconds.")
-    return int(text) / 1000
+    return asyncio.get_running_loop().time() + int(text) / 1000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import vllm
@@ -11,7 +13,10 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 import rendergen
-from rendergen.payload.frames import MEDIA_TYPE, VERSION
+from rendergen.payload.frames import (
+    MEDIA_TYPE,
+    VERSION,
+)
 from rendergen.vllm_plugin import derender
 from rendergen.vllm_plugin.attestation import Attestor
 from rendergen.vllm_plugin.derender.dialects import DIALECTS
@@ -25,8 +30,12 @@ from rendergen.vllm_plugin.trust.geometry import Geometry
 from rendergen.vllm_plugin.trust.keys import Keys
 
 INFO = "/inference/v1/rendergen"
-RENDER_CHAT = "/v1/chat/completions/render"
-RENDER_COMPLETIONS = "/v1/completions/render"
+RENDERS = {
+    "/v1/chat/completions/render": "chat",
+    "/v1/completions/render": "completions",
+    "/v1/messages/render": "messages",
+    "/v1/responses/render": "responses",
+}
 GENERATE = "/inference/v1/generate"
 
 # What vLLM answers in a scale-out route's place where `--enable-scale-out` was not given.
@@ -39,10 +48,9 @@ def attach(app: FastAPI) -> None:
         route.path for route in app.routes if isinstance(route, APIRoute) and route.endpoint.__name__ != _DISABLED
     }
     app.add_api_route(INFO, _info, methods=["GET"])
-    if RENDER_CHAT in served:
-        app.add_api_route(RENDER_CHAT, _render_chat, methods=["POST"])
-    if RENDER_COMPLETIONS in served:
-        app.add_api_route(RENDER_COMPLETIONS, _render_completions, methods=["POST"])
+    for path, api in RENDERS.items():
+        if path in served:
+            app.add_api_route(path, _render(api), methods=["POST"])
     if GENERATE in served:
         app.add_api_route(GENERATE, _generate, methods=["POST"])
     derender.attach(app)
@@ -86,6 +94,7 @@ async def init_state(engine_client: Any, state: Any, args: Namespace) -> None:
         checks = Checks(
             fingerprint,
             keys,
+            secrets.token_bytes(32),
             Geometry.of(state.vllm_config, state.online_renderer.renderer.tokenizer),
             state.vllm_config.model_config.get_vocab_size(),
             settings.allow_content_parts,
@@ -101,14 +110,15 @@ async def _info(raw_request: Request) -> Response:
     return JSONResponse(raw_request.app.state.rendergen_info)
 
 
-async def _render_chat(raw_request: Request) -> Response:
-    routes: RenderRoutes = raw_request.app.state.rendergen_render
-    return await routes.chat(raw_request)
+def _render(api: str) -> Callable[[Request], Awaitable[Response]]:
+    async def render(raw_request: Request) -> Response:
+        routes: RenderRoutes = raw_request.app.state.rendergen_render
+        handler: Callable[[Request], Awaitable[Response]] = getattr(routes, api)
+        return await handler(raw_request)
 
-
-async def _render_completions(raw_request: Request) -> Response:
-    routes: RenderRoutes = raw_request.app.state.rendergen_render
-    return await routes.completions(raw_request)
+    # FastAPI reads annotations by their names in the module, where a closure's are strings.
+    render.__annotations__ = {"raw_request": Request, "return": Response}
+    return render
 
 
 async def _generate(raw_request: Request) -> Response:

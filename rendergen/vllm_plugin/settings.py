@@ -10,12 +10,13 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
+ENVIRONMENT_PREFIX = "RENDERGEN_PLUGIN__"
 
 
 class PluginSettings(BaseSettings):
     """Environment (``RENDERGEN_PLUGIN__…``) and defaults of the plugin in vLLM."""
 
-    model_config = SettingsConfigDict(env_prefix="RENDERGEN_PLUGIN__", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore")
 
     signing_keys: SecretStr = Field(
         default=SecretStr(""),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import blake3
 import pytest
 import pytest_asyncio
 
 from rendergen.launcher import LaunchSettings, Stack
-from rendergen.payload.frames import MEDIA_TYPE, FramesPayload, read_frames, write_frames
+from rendergen.payload.frame_reader import read_frames
+from rendergen.payload.frames import MEDIA_TYPE, FrameItem, FramesPayload, Tensor, write_frames
 from tests.e2e.calls import (
     CHAT,
     DERENDER,
@@ -80,6 +82,12 @@ async def says(stack: Stack, client: aiohttp.ClientSession, reply: Reply) -> str
         stack.vllm_render_urls[0] + DERENDER,
         {"model": REQUEST["model"], "generate_response": answer, "chat_request": REQUEST},
     )
+    return str(completion["choices"][0]["message"]["content"])
+
+
+async def said_by_one_server(stack: Stack, client: aiohttp.ClientSession, image: Any) -> str:
+    """What the engine's own chat endpoint says of the picture."""
+    completion = await ok(client, stack.vllm_engine_urls[0] + CHAT, chat(image, WHAT_COLOR, max_tokens=8))
     return str(completion["choices"][0]["message"]["content"])
 
 
@@ -150,6 +158,60 @@ async def test_pixels_under_another_images_hash(stack: Stack, client: aiohttp.Cl
     forged = with_hash(green, hash_of(red))
     assert await says(stack, client, await generate(stack, client, forged)) == "Green"
     assert await says(stack, client, await generate(stack, client, red)) == "Red"
+
+
+async def test_a_name_that_a_caller_chose_on_another_route(stack: Stack, client: aiohttp.ClientSession) -> None:
+    """The engine's own chat endpoint knows a picture by its caller's `uuid`.
+
+    No payload's picture is taken for it: not by its hash, nor by the digest that its signature is made of.
+    """
+    payload = await render(stack, client, chat(RED, "Which color?", max_tokens=8), MEDIA_TYPE)
+    digest = item_digest(payload.items[0])
+    for name in (hash_of(payload), digest):
+        assert await said_by_one_server(stack, client, {**GREEN, "uuid": name}) == "Green"
+    assert await says(stack, client, await generate(stack, client, payload)) == "Red"
+
+
+def item_digest(item: FrameItem) -> str:
+    """As docs/payload-format.md has it, for an item of plain tensors."""
+    form = blake3.blake3()
+
+    def count(number: int) -> None:
+        form.update(number.to_bytes(8, "little"))
+
+    def part(data: bytes) -> None:
+        count(len(data))
+        form.update(data)
+
+    assert item.fields is not None
+    count(len(item.fields))
+    for field in sorted(item.fields, key=lambda each: each.name):
+        assert isinstance(field.data, Tensor)
+        for each in (field.name.encode(), b"tensor", b"torch." + field.data.dtype.encode()):
+            part(each)
+        count(len(field.data.shape))
+        for size in field.data.shape:
+            count(size)
+        part(bytes(field.data.data))
+    return str(form.hexdigest())
+
+
+RENDERS = {
+    "/v1/messages/render": {"max_tokens": 8, "messages": [{"role": "user", "content": "Count to 3."}]},
+    "/v1/responses/render": {"max_output_tokens": 8, "input": "Count to 3."},
+}
+
+
+@by_encoding
+@pytest.mark.parametrize("path", RENDERS)
+async def test_other_apis_render_too(stack: Stack, client: aiohttp.ClientSession, path: str, encoding: str) -> None:
+    """Their payloads say where they come from as well, and are served."""
+    request = {"model": REQUEST["model"], **RENDERS[path]}
+    reply = await send(client, stack.vllm_render_urls[0] + path, request, {"Accept": encoding})
+    assert reply.status == 200, reply.text()
+    payload = read_frames(reply.body) if encoding == MEDIA_TYPE else reply.json()
+    assert (payload.fingerprint if encoding == MEDIA_TYPE else payload["rendergen"]["fingerprint"]) is not None
+    assert (await generate(stack, client, payload)).status == 200
 
 
 @by_encoding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -31,6 +32,11 @@ _log = logging.getLogger(__name__)
 _CREATED = re.compile(r'("created(?:_at)?":)\d+')
 
 _STREAM_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"),)
+
+_ERROR_EVENT = 'data: {"error"'
+
+# A context that is longer is read off the event loop.
+_FEW_BYTES = 64 * 1024
 
 # How long the rest of a body is read after the answer's last byte.
 _LINGER_S = 1.0
@@ -80,8 +86,11 @@ class DerenderAnswer(Response):
         if self._servings is None:
             raise NotReady("nothing can be derendered: the server is starting, or its model generates nothing")
         servings = self._servings
-        context = read_context(await body.line(self._limits.context_bytes), servings.max_model_len)
-        request = _validated(self._dialect.request_type, context)
+        line = await body.line(self._limits.context_bytes)
+        if len(line) > _FEW_BYTES:
+            context, request = await asyncio.to_thread(self._read, line, servings.max_model_len)
+        else:
+            context, request = self._read(line, servings.max_model_len)
         generation = Generation(body, context, servings.tokenizer, servings.max_model_len, self._limits)
         try:
             answer = await self._dialect.answer(servings, request, context, generation)
@@ -95,6 +104,10 @@ class DerenderAnswer(Response):
             _set_created(answer, context.created)
         return answer, generation
 
+    def _read(self, line: bytes, max_model_len: int) -> tuple[Context, Any]:
+        context = read_context(line, max_model_len)
+        return context, _validated(self._dialect.request_type, context)
+
     async def _stream(self, answer: AsyncGenerator[Any, None], generation: Generation, writer: _Writer) -> None:
         created = generation.context.created
         async with aclosing(answer):
@@ -102,8 +115,10 @@ class DerenderAnswer(Response):
                 async for piece in self._dialect.pieces(answer):
                     if generation.failure is not None:
                         break  # the serving layer's own words for it
+                    if not writer.started and piece.startswith(_ERROR_EVENT):
+                        raise _said(piece)
                     writer.write(piece if created is None else _CREATED.sub(rf"\g<1>{created}", piece, count=1))
-            except (CallerLeft, asyncio.CancelledError):
+            except (AnsweredError, CallerLeft, asyncio.CancelledError):
                 raise
             except Exception as error:
                 raise _failure(generation, error) from error
@@ -170,6 +185,12 @@ class _Writer:
             await self._patience.wait(self._send({"type": "http.response.body", "body": data, "more_body": True}))
         except TimeoutError as error:
             raise CallerLeft from error
+
+
+def _said(piece: str) -> AnsweredError:
+    """The error that the serving layer says in a stream, of which nothing has been sent: it can have its status."""
+    body = json.loads(piece.removeprefix("data:").split("\n", 1)[0])
+    return AnsweredError(body["error"]["code"], body)
 
 
 def _validated(request_type: Any, context: Context) -> Any:

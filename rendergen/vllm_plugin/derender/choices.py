@@ -55,8 +55,11 @@ def _types() -> Mapping[str, Any]:
 class Choice:
     """Takes what generate says of one choice, piece by piece."""
 
-    def __init__(self, index: int, prompt_token_ids: list[int], params: SamplingParams, tokenizer: Any) -> None:
+    def __init__(
+        self, index: int, prompt_token_ids: list[int], params: SamplingParams, tokenizer: Any, max_tokens: int
+    ) -> None:
         self.index = index
+        self._max_tokens = max_tokens
         self.finish_reason: str | None = None
         self._stop_reason: int | str | None = None
         self._token_ids: list[int] = []
@@ -70,15 +73,16 @@ class Choice:
         self._detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
         self._logprobs = LogprobsProcessor.from_new_request(tokenizer, request)
 
-    @property
-    def token_count(self) -> int:
-        return len(self._token_ids)
-
     def take(self, piece: GeneratedChoice) -> None:
         """Add new tokens. Raises BrokenGeneration when they cannot be this choice's next ones."""
         if self.finish_reason is not None:
             raise BrokenGeneration(f"generate went on with choice {self.index} after it had finished it")
         token_ids = piece.token_ids or []
+        if len(self._token_ids) + len(token_ids) > self._max_tokens:  # before any work is done on them
+            raise BrokenGeneration(
+                f"generate answered with more tokens in choice {self.index} than the model's context has, "
+                f"{self._max_tokens}"
+            )
         self._token_ids.extend(token_ids)
         # The engine ends at a stop string by its text; the token of any other stop is no part of the text.
         stopped = piece.finish_reason == "stop" and not isinstance(piece.stop_reason, str)
@@ -148,7 +152,7 @@ class Choice:
 def _array(encoded: str) -> np.ndarray:
     try:
         loaded = np.load(io.BytesIO(base64.b64decode(encoded)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, MemoryError) as error:
         raise BrokenGeneration("generate's `routed_experts` is no array") from error
     if not isinstance(loaded, np.ndarray):
         raise BrokenGeneration("generate's `routed_experts` is no array")

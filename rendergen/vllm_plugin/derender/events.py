@@ -62,7 +62,7 @@ class EventReader:
 
     def _hold(self, where: list[bytes], piece: bytes) -> None:
         where.append(piece)
-        self._held_bytes += len(piece)
+        self._held_bytes += len(piece) + (where is self._data)  # or lines without data would be held without end
         if self._held_bytes > self._max_event_bytes:
             raise TooLarge(
                 f"an event of generate's stream is over the limit of {self._max_event_bytes} bytes; "

@@ -97,15 +97,28 @@ def decode(data: bytes) -> Generated:
     """Raises AnsweredError for an error that generate reports, and BrokenGeneration for what is no answer of its."""
     try:
         generated = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenGeneration(f"what came as generate's answer is not one: {error}") from error
     if generated.error is not None:
-        raise AnsweredError(_status(generated.error.get("code")), {"error": generated.error})
+        raise _answered(generated.error)
     if generated.output_mode != "tokens":
         raise BrokenGeneration(
             f"generate answered with output_mode={generated.output_mode!r}; derender needs 'tokens', its default"
         )
     return generated
+
+
+def _answered(error: dict[str, Any]) -> AnsweredError:
+    """Generate's own error, in OpenAI's form whatever of that came."""
+    status = _status(error.get("code"))
+    message, kind, param = error.get("message"), error.get("type"), error.get("param")
+    body = {
+        "message": message if isinstance(message, str) and message else "generate failed without saying why",
+        "type": kind if isinstance(kind, str) and kind else "InternalServerError",
+        "param": param if isinstance(param, str) else None,
+        "code": status,
+    }
+    return AnsweredError(status, {"error": body})
 
 
 def _status(code: object) -> int:

@@ -86,7 +86,7 @@ class Generation:
         if params.logprobs is None and params.logprob_token_ids:
             raise BadPayload("generate does not answer with candidates by token id", param="logprob_token_ids")
         how = text_params(params, self.context.sampling_params)
-        return [Choice(i, self._prompt, how, self._tokenizer) for i in range(params.n)]
+        return [Choice(i, self._prompt, how, self._tokenizer, self._max_model_len) for i in range(params.n)]
 
     async def _deltas(self, choices: Sequence[Choice], params: SamplingParams) -> AsyncIterator[RequestOutput]:
         output: RequestOutput | None = None
@@ -98,9 +98,8 @@ class Generation:
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
                 of_prompt = prompt_logprobs  # with each choice's first output
-                for step in _steps(piece) if whole else (piece,):
+                for step in _steps(piece) if whole or len(piece.token_ids or ()) > _FEW_TOKENS else (piece,):
                     choice.take(step)
-                    self._check_length(choice)
                     outputs = [choice.delta(step)]
                     output = self._output(generated, outputs, of_prompt, choice.finish_reason is not None)
                     of_prompt = None
@@ -121,7 +120,6 @@ class Generation:
                     await asyncio.to_thread(choice.take, piece)
                 else:
                     choice.take(piece)
-                self._check_length(choice)
             _check_prompt_logprobs(generated, params)
             last = generated
         _check_finished(choices)
@@ -133,13 +131,6 @@ class Generation:
         if not 0 <= piece.index < len(choices):
             raise BrokenGeneration(f"generate answered with choice {piece.index}; the request has {len(choices)}")
         return choices[piece.index]
-
-    def _check_length(self, choice: Choice) -> None:
-        if choice.token_count > self._max_model_len:
-            raise BrokenGeneration(
-                f"generate answered with more tokens in choice {choice.index} than the model's context has, "
-                f"{self._max_model_len}"
-            )
 
     def _output(
         self, generated: Generated, outputs: list[Any], prompt_logprobs: PromptLogprobs, finished: bool

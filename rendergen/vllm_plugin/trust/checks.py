@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import blake3
 import numpy as np
 from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
 from vllm.multimodal.inputs import MultiModalKwargsItem
@@ -18,6 +19,9 @@ from rendergen.vllm_plugin.trust.keys import Keys
 from rendergen.vllm_plugin.trust.sampling import check_sampling_params
 from rendergen.vllm_plugin.trust.values import check_values
 
+MOST_NAMED = 8
+"""Items that a message names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -26,7 +30,7 @@ class Admitted:
     Attributes:
         item: the item.
         fields: its tensors.
-        identity: what the engine may know it by: a digest of its own tensors, whatever hash it came with.
+        identity: what the engine may know it by: a keyed digest of its own tensors, whatever hash it came with.
     """
 
     item: Item
@@ -41,6 +45,8 @@ class Checks:
     Attributes:
         fingerprint: this server's.
         keys: whose signatures are accepted; a payload needs one where there are any.
+        identity_key: 32 random bytes. Other routes of this server hand the engine names that callers choose: without
+            the key no one can choose an identity.
         geometry: what the model takes.
         vocab_size: how many logits it has.
         allow_content_parts: take requests that make this server fetch URLs.
@@ -49,6 +55,7 @@ class Checks:
 
     fingerprint: str
     keys: Keys
+    identity_key: bytes
     geometry: Geometry
     vocab_size: int
     allow_content_parts: bool
@@ -70,9 +77,10 @@ class Checks:
         """
         self._check_switches(request)
         self._check_fingerprint(attestation)
+        self._check_presence(items)
+        self.geometry.check_limits(items)
         digests = [None if item.fields is None else item_digest(item.fields) for item in items]
         self._check_signature(token_ids, items, digests, attestation)
-        self._check_presence(items)
         proven = self.geometry.check(np.frombuffer(token_ids, dtype="<u4"), items, signed=bool(self.keys))
         check_values("request_id", request.request_id)
         if request.reasoning_parser_kwargs is not None:
@@ -84,7 +92,7 @@ class Checks:
             allow_transfer_params=self.allow_transfer_params,
         )
         return tuple(
-            Admitted(item, fields, digest.hex())
+            Admitted(item, fields, blake3.blake3(digest, key=self.identity_key).hexdigest())
             for item, fields, digest in zip(items, proven, digests, strict=True)
             if fields is not None and digest is not None
         )
@@ -105,7 +113,7 @@ class Checks:
         theirs = attestation.fingerprint
         if theirs is not None and theirs != self.fingerprint:
             raise OtherFingerprint(
-                f"The payload was rendered for {theirs[:64]} and this server runs {self.fingerprint}: their model, "
+                f"The payload was rendered for {_shown(theirs)} and this server runs {self.fingerprint}: their model, "
                 "processor, tokenizer, dtype or vLLM version differ. Render it on a pod of the same deployment."
             )
 
@@ -125,9 +133,15 @@ class Checks:
             raise NotSigned("The payload's signature does not hold: it was changed, or signed with another key.")
 
     def _check_presence(self, items: Sequence[Item]) -> None:
-        missing = [f"{item} ({item.hint[:64]})" for item in items if item.fields is None]
+        missing = [f"{_shown(str(item))} ({_shown(item.hint)})" for item in items if item.fields is None]
         if missing:
+            missing[MOST_NAMED:] = ["…"] if len(missing) > MOST_NAMED else []
             raise FeaturesMissing(
                 f"The payload has no tensors for {', '.join(missing)}, and nothing proves that the engine still holds "
                 "them. Render the request again, with its tensors."
             )
+
+
+def _shown(text: str) -> str:
+    """A caller's text as it may be said again: any of its characters, in any number, could be there."""
+    return ascii(text[:64])[1:-1]

@@ -13,6 +13,7 @@ from vllm.transformers_utils.repo_utils import try_get_local_file
 
 # Of the model's config file: what says how it is computed, or where it came from, rather than what it computes.
 _NOT_COMPARED = ("quantization_config", "torch_dtype", "dtype", "transformers_version", "_name_or_path", "_commit_hash")
+_TEMPLATE_FILES = ("chat_template.json", "chat_template.jinja")
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
 
@@ -39,13 +40,14 @@ def facts(state: Any) -> dict[str, Any]:
     return {
         "vllm": public_version(vllm.__version__),
         "model": _model_config(model),
-        "overrides": model.hf_overrides if isinstance(model.hf_overrides, dict) else str(model.hf_overrides),
+        "overrides": model.hf_overrides if isinstance(model.hf_overrides, dict) else None,
         "dtype": str(model.dtype),
         "processor": {name: _file(model, name) for name in _PROCESSOR_FILES},
         "mm_processor_kwargs": multimodal.mm_processor_kwargs if multimodal else None,
         "mm_device_do_normalize": multimodal.mm_device_do_normalize if multimodal else None,
         "tokenizer": _tokenizer(tokenizer),
         "chat_template": renderer.chat_template or getattr(tokenizer, "chat_template", None),
+        "processor_chat_template": {name: _text(model, name) for name in _TEMPLATE_FILES},
     }
 
 
@@ -68,11 +70,15 @@ def _without(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def _file(model: Any, name: str) -> Any:
-    """A file of the model's as JSON, None where it has none. What vLLM has loaded lies on the disk: none is fetched."""
+    """A file of the model's as JSON, None where it has none."""
+    text = _text(model, name)
+    return None if text is None else json.loads(text)
+
+
+def _text(model: Any, name: str) -> str | None:
+    """A file of the model's, None where it has none. What vLLM has loaded lies on the disk: nothing is fetched."""
     path = try_get_local_file(model.model, name, model.revision)
-    if not isinstance(path, Path) or not path.is_file():
-        return None
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8") if isinstance(path, Path) and path.is_file() else None
 
 
 def _tokenizer(tokenizer: Any) -> Any:

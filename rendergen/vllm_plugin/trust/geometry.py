@@ -104,7 +104,7 @@ class Geometry:
         Raises BadPayload, naming the item and the two numbers that do not agree.
         """
         tokens = self._prompt(token_ids)
-        self._check_limits(items)
+        self.check_limits(items)
         check_ranges(items, len(tokens))
         return [self._checked(item, tokens[item.offset : item.offset + item.length], signed) for item in items]
 
@@ -129,7 +129,8 @@ class Geometry:
                 )
         return tokens
 
-    def _check_limits(self, items: Sequence[Item]) -> None:
+    def check_limits(self, items: Sequence[Item]) -> None:
+        """That there are no more items than a prompt may have. Quick, whatever is in them. Raises BadPayload."""
         for modality, count in Counter(item.modality for item in items).items():
             if modality not in self.limits:
                 raise BadPayload(f"this model takes no {_shown(modality)}")

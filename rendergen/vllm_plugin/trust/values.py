@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from rendergen.vllm_plugin.errors import BadPayload
@@ -48,9 +50,14 @@ def _fault(value: Any, depth: int) -> str | None:
         return None if _is_text(value) else "has text with half of a surrogate pair, which is no valid Unicode"
     if isinstance(value, np.ndarray):
         return None if value.dtype.kind in "iu" else f"holds {value.dtype}, not integers"
+    if isinstance(value, Enum):
+        return None
     if depth == 0:
         return f"is nested deeper than {MAX_DEPTH} levels"
-    return next((fault for part in _parts(value) if (fault := _fault(part, depth - 1))), None)
+    parts = _parts(value)
+    if parts is None:
+        return f"holds a {type(value).__name__}, which JSON has no form for"
+    return next((fault for part in parts if (fault := _fault(part, depth - 1))), None)
 
 
 def _is_text(value: str) -> bool:
@@ -61,11 +68,14 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: Any) -> Iterable[Any] | None:
+    """What is in it; None for what is no container of a known kind."""
     if isinstance(value, dict):
         return (*value.keys(), *value.values())
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
     if is_dataclass(value):
         return (getattr(value, field.name) for field in fields(value))
-    return ()
+    if isinstance(value, msgspec.Struct):
+        return (getattr(value, name) for name in value.__struct_fields__)
+    return None

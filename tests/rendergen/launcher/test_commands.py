@@ -161,6 +161,21 @@ def test_the_torch_fix_is_for_vllm_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "PYTHONPATH" not in by_name(ONE, CPU)["vllm-engine-0"].environment
 
 
+PLUGINS: dict[str, tuple[tuple[str, ...] | None, bool, str | None]] = {
+    "with": (None, True, "rendergen"),
+    "beside others": (("lora", "rendergen"), True, "lora,rendergen"),
+    "without": (None, False, None),
+    "without, beside others": (("lora", "rendergen"), False, "lora"),
+}
+
+
+@pytest.mark.parametrize(("listed", "plugin", "names"), PLUGINS.values(), ids=PLUGINS)
+def test_the_plugin_is_named(listed: tuple[str, ...] | None, plugin: bool, names: str | None) -> None:
+    """To both kinds of vLLM process and no other; plugins that the caller's shell names stay."""
+    specs = plan(replace(ONE, plugin=plugin), replace(CPU, vllm_plugins=listed), PORTS)
+    assert [spec.environment.get("VLLM_PLUGINS") for spec in specs] == [names, names, None, None, None]
+
+
 def test_added_environment_reaches_all() -> None:
     """The caller's variables win over the launcher's, in every process."""
     specs = plan(replace(ONE, environment=(("DO_NOT_TRACK", "0"),)), CPU, PORTS)

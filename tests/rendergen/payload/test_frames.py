@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rendergen.payload.frame_reader import read_frames, read_head
 from rendergen.payload.frames import (
     ALIGNMENT,
     ITEM_BYTES,
     MAGIC,
     MAX_DEPTH,
+    MAX_HEAD_BYTES,
     PREAMBLE,
     Field,
     FrameItem,
@@ -26,8 +28,6 @@ from rendergen.payload.frames import (
     Node,
     Preamble,
     Tensor,
-    read_frames,
-    read_head,
     tail,
     write_frames,
 )
@@ -254,8 +254,12 @@ HEADS: dict[str, tuple[Any, str]] = {
     "a negative shape": (with_node(raw_tensor(shape=[-2, -2])), "is none"),
     "a shape for other bytes": (with_node(raw_tensor(shape=[5])), "4 bytes are not what"),
     "a dtype for other bytes": (with_node(raw_tensor(dtype="float32")), "4 bytes are not what"),
-    "an odd place": (with_node(raw_tensor(at=1)), "not within"),
-    "a place outside": (with_node(raw_tensor(at=16)), "not within"),
+    "an odd place": (with_node(raw_tensor(at=1)), "ends at 0"),
+    "a gap": (with_node(raw_tensor(at=16)), "ends at 0"),
+    "the same bytes twice": (with_node([raw_tensor(), raw_tensor()]), "ends at 16"),
+    "an extension": (head_of(signature=msgpack.ExtType(5, b"x")), "extension"),
+    "bytes that are no tensor's": (head_of(), "take 0 bytes of the 16"),
+    "a head too long": (b" " * (MAX_HEAD_BYTES + 1), "at most 4194304"),
     "more than there is": (with_node(raw_tensor(shape=[2**40], bytes=2**40)), "not within"),
 }
 
@@ -273,6 +277,7 @@ def test_the_document_helper_makes_good_payloads() -> None:
     assert read.items[0].fields is not None
     assert read_head(msgpack.packb(head_of())).token_ids == bytes(4)
     read_frames(document(with_node(nested(MAX_DEPTH))))
+    read_frames(document(with_node([raw_tensor(), raw_tensor(at=16)]), area=bytes(32)))
 
 
 def test_what_msgpack_cannot_hold() -> None:

@@ -14,7 +14,11 @@ from vllm.entrypoints.scale_out.token_in_token_out.protocol import MultiModalFea
 from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.v1.utils import tensor_data
 
-from rendergen.payload.frames import FramesPayload, read_frames, write_frames
+from rendergen.payload.frame_reader import read_frames
+from rendergen.payload.frames import (
+    FramesPayload,
+    write_frames,
+)
 from rendergen.vllm_plugin.codec import (
     frame_items,
     items_of_frames,

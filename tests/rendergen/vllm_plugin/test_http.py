@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from rendergen.vllm_plugin.errors import BadPayload, QueueFull, TooLarge
-from rendergen.vllm_plugin.http import PiecesResponse, media_types, read_body, refusal, unless_gone
+from rendergen.vllm_plugin.http import PiecesResponse, media_type, prefers, read_body, refusal, unless_gone
 
 
 def request(*chunks: bytes, length: int | None = None, leaves: asyncio.Event | None = None) -> Request:
@@ -84,10 +84,38 @@ async def test_an_answer_in_pieces() -> None:
     assert [message["more_body"] for message in bodies] == [True, True, True, False]
 
 
-def test_media_types() -> None:
-    """Small letters, no parameters, any number of them."""
-    assert media_types("Application/JSON; charset=utf-8, text/x;q=0.1") == ["application/json", "text/x"]
-    assert media_types(None) == [""]
+def test_a_media_type() -> None:
+    """Small letters, no parameters."""
+    assert media_type("Application/JSON; charset=utf-8") == "application/json"
+    assert media_type(None) == ""
+
+
+ACCEPTS = {
+    "nothing": (None, False),
+    "anything": ("*/*", False),
+    "it alone": ("a/x", True),
+    "it, with parameters": ("A/X;version=1", True),
+    "both": ("application/json, a/x", True),
+    "it less": ("application/json;q=1, a/x;q=0.1", False),
+    "it more": ("application/json;q=0.5,a/x ; q=0.6", True),
+    "not it": ("a/x;q=0", False),
+    "a weight that is none": ("a/x;q=high", False),
+    "another version": ("a/x2", False),
+}
+
+
+@pytest.mark.parametrize(("header", "wanted"), ACCEPTS.values(), ids=ACCEPTS)
+def test_what_a_caller_accepts(header: str | None, wanted: bool) -> None:
+    """Frames are for those alone who name them."""
+    assert prefers(header, "a/x", "application/json") is wanted
+
+
+async def test_a_compressed_body() -> None:
+    """Is refused by name, whatever it holds."""
+    asked = request(b"x")
+    asked.scope["headers"].append((b"content-encoding", b"gzip"))
+    with pytest.raises(BadPayload, match="gzip"):
+        await read_body(asked, limit=6)
 
 
 def test_a_refusal_is_openais_error() -> None:

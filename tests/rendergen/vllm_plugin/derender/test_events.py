@@ -63,6 +63,12 @@ def test_an_event_has_its_limit(size: int) -> None:
             read([stream[i : i + size] for i in range(0, len(stream), size)], limit=100)
 
 
+def test_lines_without_data_are_counted_too() -> None:
+    """They are held as well."""
+    with pytest.raises(TooLarge, match="limit of 100 bytes"):
+        read([b"data:\n" * 200], limit=100)
+
+
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_the_limit_is_each_events_own(size: int) -> None:
     """However many there are, and whatever they are cut into."""

@@ -69,4 +69,20 @@ def test_an_error_is_answered_with_its_own_status(code: object, status: int) -> 
     error = {"message": "No.", "type": "T", "param": None, "code": code}
     with pytest.raises(AnsweredError, match=r"No\.") as raised:
         decode(json.dumps({"error": error}).encode())
-    assert (raised.value.status, raised.value.body()) == (status, {"error": error})
+    assert (raised.value.status, raised.value.body()) == (status, {"error": {**error, "code": status}})
+
+
+@pytest.mark.parametrize("error", [{}, {"message": 5, "type": None, "param": [], "code": "x"}, {"message": ""}])
+def test_an_error_that_is_none_of_openais_form(error: dict[str, object]) -> None:
+    """Is answered in that form all the same."""
+    with pytest.raises(AnsweredError) as raised:
+        decode(json.dumps({"error": error}).encode())
+    said = raised.value.body()["error"]
+    assert (said["type"], said["param"], said["code"]) == ("InternalServerError", None, 500)
+    assert said["message"]
+
+
+def test_an_event_of_lists_without_end() -> None:
+    """Is no answer."""
+    with pytest.raises(BrokenGeneration):
+        decode(b'{"x":' + b"[" * 200_000)

@@ -138,5 +138,5 @@ def test_facts_name_what_is_compared() -> None:
     """For whoever has to find out why two pods disagree."""
     assert set(facts(State(TINY_MODEL_PATH))) == {
         *("vllm", "model", "overrides", "dtype", "processor", "mm_processor_kwargs", "mm_device_do_normalize"),
-        *("tokenizer", "chat_template"),
+        *("tokenizer", "chat_template", "processor_chat_template"),
     }

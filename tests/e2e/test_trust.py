@@ -165,7 +165,8 @@ async def test_a_name_that_a_caller_chose_on_another_route(stack: Stack, client:
 
     No payload's picture is taken for it: not by its hash, nor by the digest that its signature is made of.
     """
-    payload = await render(stack, client, chat(RED, "Which color?", max_tokens=8), MEDIA_TYPE)
+    unseen = image_part(encoded(solid((251, 2, 4))))
+    payload = await render(stack, client, chat(unseen, WHAT_COLOR, max_tokens=8), MEDIA_TYPE)
     digest = item_digest(payload.items[0])
     for name in (hash_of(payload), digest):
         assert await said_by_one_server(stack, client, {**GREEN, "uuid": name}) == "Green"

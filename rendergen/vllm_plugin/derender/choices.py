@@ -73,16 +73,20 @@ class Choice:
         self._detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
         self._logprobs = LogprobsProcessor.from_new_request(tokenizer, request)
 
+    def require_room(self, token_count: int) -> None:
+        """Raises BrokenGeneration if so many tokens more are too many: to be asked before any work is done on them."""
+        if len(self._token_ids) + token_count > self._max_tokens:
+            raise BrokenGeneration(
+                f"generate answered with more tokens in choice {self.index} than the model's context has, "
+                f"{self._max_tokens}"
+            )
+
     def take(self, piece: GeneratedChoice) -> None:
         """Add new tokens. Raises BrokenGeneration when they cannot be this choice's next ones."""
         if self.finish_reason is not None:
             raise BrokenGeneration(f"generate went on with choice {self.index} after it had finished it")
         token_ids = piece.token_ids or []
-        if len(self._token_ids) + len(token_ids) > self._max_tokens:  # before any work is done on them
-            raise BrokenGeneration(
-                f"generate answered with more tokens in choice {self.index} than the model's context has, "
-                f"{self._max_tokens}"
-            )
+        self.require_room(len(token_ids))
         self._token_ids.extend(token_ids)
         # The engine ends at a stop string by its text; the token of any other stop is no part of the text.
         stopped = piece.finish_reason == "stop" and not isinstance(piece.stop_reason, str)

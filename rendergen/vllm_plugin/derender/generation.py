@@ -97,6 +97,7 @@ class Generation:
             prompt_logprobs = _prompt_logprobs(generated)
             for piece in generated.choices:
                 choice = self._choice(choices, piece)
+                choice.require_room(len(piece.token_ids or ()))
                 of_prompt = prompt_logprobs  # with each choice's first output
                 for step in _steps(piece) if whole or len(piece.token_ids or ()) > _FEW_TOKENS else (piece,):
                     choice.take(step)

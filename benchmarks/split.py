@@ -45,7 +45,7 @@ class Plan:
     requests: int
 
 
-FULL = Plan(rounds=5, requests=8)
+FULL = Plan(rounds=3, requests=8)
 QUICK = Plan(rounds=2, requests=3)
 
 

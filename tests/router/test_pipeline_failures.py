@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.polling import eventually, soon
-from tests.support.router import CHAT, DERENDER, GENERATE, PAYLOAD, RENDER, REQUEST, routed
+from tests.support.router import CHAT, DERENDER, GENERATE, GENERATED, PAYLOAD, RENDER, REQUEST, routed
 from tests.support.scripted_pod import Answer, Does, ScriptedPod, json_answer, raw, streamed
 
 NO = b'{"error":{"message":"as the pod says","type":"T","param":"p","code":0}}'
@@ -200,6 +200,27 @@ async def test_what_cannot_be_derendered_is_the_failure_of_the_generate_pod(
     status, message = await told(render, generate, caller)
     assert status == 502
     assert message == "The generate pod's answer is none that can be derendered."
+
+
+async def test_a_render_pod_that_is_not_ready_any_more_still_derenders(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """With none ready the one that rendered is asked: what was generated is not lost to a probe."""
+    go_on = asyncio.Event()
+    generate.answers[GENERATE] = streamed(go_on, GENERATED)
+    async with routed([render], [generate]) as url:
+        asking = asyncio.create_task(caller.post(url + CHAT, data=REQUEST))
+        await eventually(lambda: generate.seen)
+        render.healthy = False
+        await eventually(lambda: _is_refused(caller, url))
+        go_on.set()
+        async with await soon(asking) as answer:
+            assert answer.status == 200
+
+
+async def _is_refused(caller: aiohttp.ClientSession, url: str) -> bool:
+    async with caller.get(url + "/readyz") as answer:
+        return answer.status == 503
 
 
 STALLS = {

@@ -2,7 +2,8 @@
 
 Three ways for the same requests: one `vllm serve`; bare vLLM pods over JSON; pods with the plugin over frames. Each
 request has an image of its own, so that no cache answers; every way's turns alternate with the others' within the run.
-At the end requests of three images pass two at a time, and what the servers' event loops stood still is counted.
+*Floor* is a server that receives the frames, copies them into one buffer and does nothing else. At the end requests of
+three images pass two at a time, and what the servers' event loops stood still is counted.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from PIL import Image
 
 from benchmarks import loop_probe
 from benchmarks.cpu import cpu_seconds, engine_processes, tree
+from benchmarks.floor import floor_server
 from benchmarks.report import table
 from rendergen.launcher import LaunchSettings, Stack
 from rendergen.payload.frames import (
@@ -124,7 +126,7 @@ def _request(case: Case, number: int, pictures: Pictures) -> bytes:
     return json.dumps(body).encode()
 
 
-def ways(bare: Stack, fast: Stack, session: aiohttp.ClientSession) -> list[Way]:
+def ways(bare: Stack, fast: Stack, floor: tuple[str, int], session: aiohttp.ClientSession) -> list[Way]:
     """The ways to be compared."""
 
     async def post(url: str, body: bytes, content_type: str, accept: str = JSON) -> bytes:
@@ -147,12 +149,14 @@ def ways(bare: Stack, fast: Stack, session: aiohttp.ClientSession) -> list[Way]:
 
         return send
 
+    floor_url, floor_pid = floor
     return [
         Way("one server", single, _processes(bare)),
         Way("JSON", split(bare, bare.generate_service_urls[0], JSON), _processes(bare)),
         Way("JSON, past the service", split(bare, bare.vllm_engine_urls[0], JSON), _processes(bare)),
         Way("frames", split(fast, fast.generate_service_urls[0], MEDIA_TYPE), _processes(fast)),
         Way("frames, past the service", split(fast, fast.vllm_engine_urls[0], MEDIA_TYPE), _processes(fast)),
+        Way("floor", split(fast, floor_url, MEDIA_TYPE), {"api": [floor_pid]}),
     ]
 
 
@@ -190,17 +194,18 @@ async def measure(plan: Plan, cases: Sequence[Case]) -> tuple[dict[str, dict[str
         async with (
             Stack(_settings(Path(logs, "bare"), plugin=False)) as bare,
             Stack(_settings(Path(logs, "fast"), plugin=True)) as fast,
+            floor_server() as floor,
             aiohttp.ClientSession(timeout=timeout) as session,
         ):
             measured: dict[str, dict[str, Costs]] = {}
             for case in cases:
-                measured[case.name] = {way.name: Costs() for way in ways(bare, fast, session)}
+                measured[case.name] = {way.name: Costs() for way in ways(bare, fast, floor, session)}
                 for turn in range(plan.rounds + 1):
-                    for way in ways(bare, fast, session):
+                    for way in ways(bare, fast, floor, session):
                         # The first round warms up, and is not counted.
                         costs = measured[case.name][way.name] if turn else Costs()
                         await _turn(way, requests_of(case, plan.requests, pictures), costs)
-            by_name = {way.name: way for way in ways(bare, fast, session)}
+            by_name = {way.name: way for way in ways(bare, fast, floor, session)}
             lines = []
             for name, stack in (("one server", bare), ("JSON", bare), ("frames", fast)):
                 bodies = requests_of(STALLING, plan.rounds * plan.requests, pictures)

@@ -19,18 +19,8 @@ from vllm.v1.outputs import LogprobsLists
 
 from rendergen.vllm_plugin.derender.failures import BrokenGeneration
 from rendergen.vllm_plugin.derender.generated import GeneratedChoice, Position
+from rendergen.vllm_plugin.derender.needs import TEXT_PARAMS
 from rendergen.vllm_plugin.errors import BadPayload
-
-# The sampling params that say how tokens become text and log probabilities; the others are the engine's alone.
-_TEXT_PARAMS = (
-    "detokenize",
-    "flat_logprobs",
-    "include_stop_str_in_output",
-    "min_tokens",
-    "skip_special_tokens",
-    "spaces_between_special_tokens",
-    "stop",
-)
 
 
 def text_params(own: SamplingParams, rendered: Mapping[str, Any] | None) -> SamplingParams:
@@ -38,8 +28,8 @@ def text_params(own: SamplingParams, rendered: Mapping[str, Any] | None) -> Samp
 
     Raises BadPayload when the rendered ones are no sampling params.
     """
-    values = {name: getattr(own, name) for name in _TEXT_PARAMS}
-    values.update((name, rendered[name]) for name in _TEXT_PARAMS if rendered and name in rendered)
+    values = {name: getattr(own, name) for name in TEXT_PARAMS}
+    values.update((name, rendered[name]) for name in TEXT_PARAMS if rendered and name in rendered)
     try:
         values = {name: msgspec.convert(value, _types()[name]) for name, value in values.items()}
         return SamplingParams(**values, logprobs=own.logprobs, max_tokens=None)

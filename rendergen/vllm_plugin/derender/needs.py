@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from rendergen.vllm_plugin.internals import Need
 
+TEXT_PARAMS = (
+    "detokenize",
+    "flat_logprobs",
+    "include_stop_str_in_output",
+    "min_tokens",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "stop",
+)
+"""The sampling params that say how tokens become text and log probabilities; the others are the engine's alone."""
+
 _CHAT = "vllm.entrypoints.openai.chat_completion"
 _COMPLETION = "vllm.entrypoints.openai.completion"
 _MESSAGES = "vllm.entrypoints.anthropic"
@@ -157,19 +168,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         "vllm.sampling_params",
         "SamplingParams",
-        fields=(
-            "n",
-            "logprobs",
-            "prompt_logprobs",
-            "output_kind",
-            "detokenize",
-            "flat_logprobs",
-            "include_stop_str_in_output",
-            "min_tokens",
-            "skip_special_tokens",
-            "spaces_between_special_tokens",
-            "stop",
-        ),
+        fields=("n", "logprobs", "prompt_logprobs", "output_kind", *TEXT_PARAMS),
     ),
     Need("vllm.sampling_params", "RequestOutputKind.DELTA"),
 )

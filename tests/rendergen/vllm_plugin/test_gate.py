@@ -135,3 +135,12 @@ async def test_a_render_that_fails_gives_its_turn_back() -> None:
             raise RuntimeError("no")
     async with asyncio.timeout(5), gate.turn(None):
         pass
+
+
+async def test_a_timeout_of_the_work_itself_is_no_deadline() -> None:
+    """It stays what it is, whether there is a deadline or not."""
+    gate = RenderGate(1, 0)
+    for deadline in (None, soon(60)):
+        with pytest.raises(TimeoutError, match="of its own"):
+            async with gate.turn(deadline):
+                raise TimeoutError("of its own")

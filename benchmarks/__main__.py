@@ -1,4 +1,4 @@
-"""`python -m benchmarks [splice|hop|split|stalls|derender] [--quick]`: run the benchmarks, and print what came out."""
+"""`python -m benchmarks [splice|hop|split|stalls|derender|latency] [--quick]`: run them, and print what came out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import sys
 
-from benchmarks import derender, hop, splice, split
+from benchmarks import derender, hop, latency, splice, split
 from benchmarks.client import RequestFailed
 from benchmarks.processes import ProcessFailed
 from benchmarks.report import machine
+from rendergen.launcher import LaunchError
 
 
 def main() -> int:
@@ -18,7 +19,7 @@ def main() -> int:
     parser.add_argument(
         "only",
         nargs="?",
-        choices=("splice", "hop", "split", "stalls", "derender"),
+        choices=("splice", "hop", "split", "stalls", "derender", "latency"),
         help="run this one; default: all (stalls is the end of split)",
     )
     parser.add_argument("--quick", action="store_true", help="a short run, for whether it works: its figures vary")
@@ -39,8 +40,14 @@ def main() -> int:
         if arguments.only in (None, "derender"):
             print("\n## Derender\n")
             derender.run()
+        if arguments.only in (None, "latency"):
+            print("\n## Latency\n")
+            latency.run(latency.QUICK if arguments.quick else latency.FULL)
     except (ProcessFailed, RequestFailed) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    except LaunchError as error:
+        print(f"benchmarks: {error}\n{error.details()}".rstrip(), file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130

@@ -16,3 +16,9 @@ class RenderServiceSettings(ServiceSettings):
     vllm_url: PodUrl = Field(description="Base address of the vLLM render server (`vllm launch render`).")
     render_timeout_s: float = Field(120.0, gt=0, description="Budget of one render, its answer's transfer included.")
     derender_timeout_s: float = Field(60.0, gt=0, description="Budget of one derender.")
+    derender_stream_timeout_s: float = Field(
+        600.0,
+        gt=0,
+        description="Budget of one derender in a stream, which lasts as long as the generation that it answers. "
+        "It is also the longest pause within such a request's body, in the place of `idle_timeout_s`.",
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from rendergen import __version__
 from rendergen.launcher.settings import LaunchSettings
 from rendergen.launcher.up import run_until_stopped
+from rendergen.service.api_keys import key_line, key_name, new_key
 
 __all__ = ["main", "settings_from"]
 
@@ -18,14 +19,23 @@ __all__ = ["main", "settings_from"]
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    return asyncio.run(run_until_stopped(settings_from(arguments), out=sys.stdout))
-
-
-def settings_from(arguments: list[str]) -> LaunchSettings:
-    """What the command line asks for. A mistake in it is told on standard error, and SystemExit(2)."""
     ours, for_vllm = _split(arguments)
     parser = _parser()
     args = parser.parse_args(ours)
+    if args.command == "keys":
+        print(_made_key(args.name))
+        return 0
+    return asyncio.run(run_until_stopped(_settings(parser, args, for_vllm), out=sys.stdout))
+
+
+def settings_from(arguments: list[str]) -> LaunchSettings:
+    """What the command line of `rendergen up` asks for. A mistake is told on standard error, and SystemExit(2)."""
+    ours, for_vllm = _split(arguments)
+    parser = _parser()
+    return _settings(parser, parser.parse_args(ours), for_vllm)
+
+
+def _settings(parser: argparse.ArgumentParser, args: argparse.Namespace, for_vllm: list[str]) -> LaunchSettings:
     try:
         vllm_args = shlex.split(args.vllm_args)
     except ValueError as error:
@@ -35,6 +45,8 @@ def settings_from(arguments: list[str]) -> LaunchSettings:
         served_model_name=args.served_model_name,
         host=args.host,
         port=args.port,
+        api_keys_file=args.api_keys_file,
+        no_auth=args.no_auth,
         render_replicas=args.render_replicas,
         generate_replicas=args.generate_replicas,
         tool_call_parser=args.tool_call_parser,
@@ -59,10 +71,33 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    defaults = LaunchSettings()
     parser = argparse.ArgumentParser(prog="rendergen", description="A vision-language model behind one router.")
     parser.add_argument("--version", action="version", version=f"rendergen {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    _add_up(commands)
+    _add_keys(commands)
+    return parser
+
+
+def _add_keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    keys = commands.add_parser("keys", help="API keys for callers of the router")
+    actions = keys.add_subparsers(required=True, metavar="ACTION")
+    new = actions.add_parser(
+        "new",
+        help="make a key",
+        description="Make an API key and print it, this once, with the line for the router's --api-keys-file, which "
+        "does not tell the key.",
+    )
+    new.add_argument("name", type=_key_name, metavar="NAME", help="whose key it is; shown in the router's log")
+
+
+def _made_key(name: str) -> str:
+    key = new_key()
+    return f"The key, shown this once:\n{key}\n\nThe line for the file of --api-keys-file:\n{key_line(name, key)}"
+
+
+def _add_up(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    defaults = LaunchSettings()
     up = commands.add_parser(
         "up",
         help="start vLLM, the services and the router on this machine, until Ctrl-C",
@@ -92,11 +127,17 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DOMAIN",
-        help="let vLLM fetch images from this host; may be repeated. Without it every remote image URL is refused",
+        help="fetch images given by URL from this host; may be repeated. Without it every remote image URL is refused",
     )
     stack = up.add_argument_group("the processes")
     stack.add_argument("--host", default=defaults.host, help="address the router listens on")
     stack.add_argument("--port", type=_port, default=defaults.port, help="the router's port; 0 takes a free one")
+    stack.add_argument(
+        "--api-keys-file", type=Path, metavar="FILE", help="API keys that callers need; see rendergen keys new --help"
+    )
+    stack.add_argument(
+        "--no-auth", action="store_true", help="serve without API keys on an address that others can reach"
+    )
     stack.add_argument("--render-replicas", type=int, default=defaults.render_replicas, metavar="N", help="render pods")
     stack.add_argument(
         "--generate-replicas", type=int, default=defaults.generate_replicas, metavar="N", help="generate pods"
@@ -118,7 +159,13 @@ def _parser() -> argparse.ArgumentParser:
     stack.add_argument(
         "--start-timeout", type=float, default=defaults.start_timeout_s, metavar="SECONDS", help="until all is ready"
     )
-    return parser
+
+
+def _key_name(text: str) -> str:
+    try:
+        return key_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _port(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 
 from prometheus_client import Counter, Histogram
@@ -10,21 +11,22 @@ from rendergen.service.metrics import SECONDS, ServiceMetrics
 
 
 class RouterMetrics(ServiceMetrics):
-    """Adds the time that each stage of a chat request takes, and what its payload is."""
+    """Adds the time that each stage of a request takes, and what its payload is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stage_seconds = Histogram(
             "rendergen_router_stage_seconds",
-            "Time of each stage of a chat request: render (to the payload's first byte), generate (to the last byte of "
-            "its answer, the payload's transfer included), derender. In seconds.",
+            "Time of each stage of a request, in seconds: render (to the payload's first byte), generate and derender "
+            "(to the answer's last byte, or a stream's first event; generate has the payload's transfer in it). What "
+            "is tried again counts each time.",
             ("stage",),
             buckets=SECONDS,
             registry=self.registry,
         )
         self.payloads = Counter(
             "rendergen_router_payloads",
-            "Payloads of chat requests that were carried to a generate pod and answered, by encoding: json, frames.",
+            "Payloads of requests that were carried to a generate pod and answered, by encoding: json, frames.",
             ("encoding",),
             registry=self.registry,
         )
@@ -51,9 +53,28 @@ class Stages:
     def __init__(self, seconds: Histogram) -> None:
         self._seconds = seconds
         self._since = perf_counter()
+        self._ended: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """What was since the last stage's end belongs to none: the next begins now."""
+        self._since = perf_counter()
 
     def end(self, stage: str) -> None:
         """``stage`` has ended, and the next begins."""
         now = perf_counter()
         self._seconds.labels(stage).observe(now - self._since)
+        self._ended[stage] = now - self._since
         self._since = now
+
+    @classmethod
+    def slowest_of(cls, many: Sequence[Stages]) -> Stages:
+        """Of requests that were served at the same time: for each stage the longest."""
+        slowest = cls(many[0]._seconds)
+        for stages in many:
+            for stage, seconds in stages._ended.items():
+                slowest._ended[stage] = max(seconds, slowest._ended.get(stage, 0.0))
+        return slowest
+
+    def server_timing(self) -> str:
+        """The stages that have ended, as the value of ``Server-Timing``: names and milliseconds."""
+        return ", ".join(f"{stage};dur={1000 * seconds:.1f}" for stage, seconds in self._ended.items())

@@ -135,13 +135,40 @@ def round_trip(args: argparse.Namespace) -> str:
     # All else goes back as it came. The rendered sampling params stay too: they hold the model's own defaults.
     chosen = {"max_tokens": args.max_tokens, "temperature": 0.0}
     rendered["sampling_params"] = {**(rendered.get("sampling_params") or {}), **chosen}
-    choice = call(args.base_url, "/inference/v1/generate", rendered)["choices"][0]
+    generated = call(args.base_url, "/inference/v1/generate", rendered)
+    choice = generated["choices"][0]
     print(f"  token ids  {choice['token_ids']} ({choice.get('finish_reason')})")
 
-    names = [args.tokenizer] if args.tokenizer else [served.get("root") or model, model]
-    text = decode(choice["token_ids"], names).strip()
+    root = served.get("root") or model
+    if args.tokenizer is None and root == model and not is_on_the_hub(model):
+        # The router does not tell where a pod has its model.
+        text = derendered(args.base_url, chat, rendered, generated).strip()
+    else:
+        text = decode(choice["token_ids"], [args.tokenizer] if args.tokenizer else [root, model]).strip()
     print(f"answer: {text}")
     return text
+
+
+def is_on_the_hub(name: str) -> bool:
+    """Whether the name looks like one of the Hugging Face hub."""
+    return "/" in name
+
+
+def derendered(base_url: str, chat: dict[str, Any], rendered: dict[str, Any], generated: dict[str, Any]) -> str:
+    """The answer's text, by the server that has the tokenizer."""
+    print("POST /v1/chat/completions/derender")
+    choice = generated["choices"][0]
+    if choice.get("finish_reason") == "stop" and len(choice["token_ids"]) > 1:
+        choice = {**choice, "token_ids": choice["token_ids"][:-1]}  # vLLM would decode the token that ended it, too
+    request = {
+        "model": chat["model"],
+        "generate_response": {**generated, "choices": [choice]},
+        "chat_request": chat,
+        "prompt_tokens": len(rendered["token_ids"]),
+        "prompt_token_ids": rendered["token_ids"],
+    }
+    completion = call(base_url, "/v1/chat/completions/derender", request)
+    return str(completion["choices"][0]["message"]["content"])
 
 
 def main() -> int:
@@ -149,7 +176,7 @@ def main() -> int:
     parser.add_argument("--base-url", default="http://127.0.0.1:8080", help="the router, or a vLLM with both endpoints")
     parser.add_argument("--model", help="the served model's name (default: the first in /v1/models)")
     parser.add_argument(
-        "--tokenizer", help="directory or name of the tokenizer (default: where the server loaded its own)"
+        "--tokenizer", help="directory or name of the tokenizer (default: the server's own, or its derender endpoint)"
     )
     parser.add_argument("--image", type=Path, help=f"an image file (default: {SIDE}×{SIDE} red pixels)")
     parser.add_argument("--prompt", default="What color is this image? Answer in one word.")

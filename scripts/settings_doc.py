@@ -78,7 +78,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     shown = "" if isinstance(field.default, SecretStr) else field.default
-    return "none" if shown in (None, "") else f"`{shown}`"
+    return "none" if shown in (None, "", ()) else f"`{shown}`"
 
 
 def main() -> int:

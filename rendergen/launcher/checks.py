@@ -9,8 +9,19 @@ import socket
 from rendergen.launcher.errors import LaunchError
 from rendergen.launcher.machine import Device
 from rendergen.launcher.settings import LaunchSettings
+from rendergen.service.api_keys import ApiKeys
+from rendergen.service.hosts import host_name, is_loopback
+from rendergen.service.watched_file import BadFile, WatchedFile
 
-__all__ = ["check_memory", "check_model", "check_port", "check_replicas", "memory_needed_gib"]
+__all__ = [
+    "check_auth",
+    "check_media_domains",
+    "check_memory",
+    "check_model",
+    "check_port",
+    "check_replicas",
+    "memory_needed_gib",
+]
 
 GIB = 2**30
 
@@ -29,6 +40,31 @@ def check_replicas(settings: LaunchSettings) -> None:
     ):
         if count < 1:
             raise LaunchError(f"{flag} is {count}; it must be 1 or more")
+
+
+def check_auth(settings: LaunchSettings) -> None:
+    """Callers need keys, and there are some; or nobody but this machine can reach the router; or nobody minds."""
+    if settings.api_keys_file is not None and settings.no_auth:
+        raise LaunchError("--api-keys-file and --no-auth contradict each other; give one of them")
+    if settings.api_keys_file is not None:
+        try:
+            WatchedFile("--api-keys-file", settings.api_keys_file, ApiKeys.read)
+        except BadFile as error:
+            raise LaunchError(str(error)) from error
+    elif not settings.no_auth and not is_loopback(settings.host):
+        raise LaunchError(
+            f"others than this machine may reach --host {settings.host}; give --api-keys-file FILE for callers to need "
+            "a key (`rendergen keys new NAME` makes one), or --no-auth to serve whoever can reach it"
+        )
+
+
+def check_media_domains(settings: LaunchSettings) -> None:
+    """Each is a host name."""
+    for domain in settings.allowed_media_domains:
+        try:
+            host_name(domain)
+        except ValueError as error:
+            raise LaunchError(f"--allow-media-domain: {error}") from error
 
 
 def check_model(settings: LaunchSettings) -> None:

@@ -89,11 +89,25 @@ def plan(settings: LaunchSettings, machine: Machine, ports: Ports) -> tuple[Proc
         _service(settings, Role.GENERATE_SERVICE, f"-{i}", "127.0.0.1", port, ("--vllm-url", _loopback(behind)))
         for i, (port, behind) in enumerate(zip(ports.generate_service, ports.vllm_engine, strict=True))
     ]
-    pods = (
-        *("--render-pods", ",".join(_loopback(port) for port in ports.render_service)),
-        *("--generate-pods", ",".join(_loopback(port) for port in ports.generate_service)),
-    )
-    return (*vllm, *services, _service(settings, Role.ROUTER, "", settings.host, ports.router, pods))
+    router = _service(settings, Role.ROUTER, "", settings.host, ports.router, _router_flags(settings, ports))
+    return (*vllm, *services, router)
+
+
+def _router_flags(settings: LaunchSettings, ports: Ports) -> tuple[str, ...]:
+    flags = ["--render-pods", ",".join(_loopback(port) for port in ports.render_service)]
+    flags += ["--generate-pods", ",".join(_loopback(port) for port in ports.generate_service)]
+    if settings.api_keys_file is not None:
+        flags += ["--api-keys-file", str(settings.api_keys_file.absolute())]
+    if settings.no_auth:
+        flags.append("--no-auth")
+    if settings.allowed_media_domains:
+        flags += ["--allowed-media-domains", ",".join(_media_domains(settings))]
+    return tuple(flags)
+
+
+def _media_domains(settings: LaunchSettings) -> tuple[str, ...]:
+    """As vLLM compares them: with the host of a URL, which is in lower case by then."""
+    return tuple(domain.lower() for domain in settings.allowed_media_domains)
 
 
 def _loopback(port: int) -> str:
@@ -164,7 +178,7 @@ def _common_flags(settings: LaunchSettings, port: int) -> list[str]:
     if settings.reasoning_parser:
         flags += ["--reasoning-parser", settings.reasoning_parser]
     flags += ["--default-chat-template-kwargs", json.dumps({"enable_thinking": False})]
-    flags += ["--allowed-media-domains", *(settings.allowed_media_domains or (NO_REMOTE_MEDIA,))]
+    flags += ["--allowed-media-domains", *(_media_domains(settings) or (NO_REMOTE_MEDIA,))]
     flags += ["--disable-access-log-for-endpoints", "/health,/metrics"]
     return flags
 

@@ -26,6 +26,12 @@ class LaunchSettings:
     port: int = 8080
     """The router's port; 0 takes a free one."""
 
+    api_keys_file: Path | None = None
+    """A file with the API keys that callers of the router need. None: they need none."""
+
+    no_auth: bool = False
+    """Serve without API keys on an address that others can reach."""
+
     render_replicas: int = 1
     """Render pods: a vLLM render server and a render service each."""
 
@@ -45,7 +51,8 @@ class LaunchSettings:
     """Memory of each engine's KV cache where it runs on the CPU, in GiB."""
 
     allowed_media_domains: tuple[str, ...] = ()
-    """Host names from which vLLM may fetch images. None: every remote URL is refused before a connection is opened."""
+    """Host names from which images may be fetched, for the router and vLLM. None: every remote URL is refused before a
+    connection is opened."""
 
     plugin: bool = True
     """Load rendergen's plugin into vLLM; without it payloads go as JSON, and unchecked."""

@@ -11,7 +11,14 @@ from typing import Self
 
 import aiohttp
 
-from rendergen.launcher.checks import check_memory, check_model, check_port, check_replicas
+from rendergen.launcher.checks import (
+    check_auth,
+    check_media_domains,
+    check_memory,
+    check_model,
+    check_port,
+    check_replicas,
+)
 from rendergen.launcher.child import ChildProcess
 from rendergen.launcher.commands import Ports, ProcessSpec, Role, plan, ports_needed
 from rendergen.launcher.display import Display, NoDisplay, ProcessState
@@ -44,6 +51,8 @@ _STOP_ORDER = (
 async def prepare(settings: LaunchSettings) -> tuple[ProcessSpec, ...]:
     """Check what can be checked, find out about the machine, and plan the processes."""
     check_replicas(settings)
+    check_auth(settings)
+    check_media_domains(settings)
     device = installed_device()
     check_model(settings)
     check_port(settings.host, settings.port)

@@ -98,4 +98,7 @@ def _example(stack: Stack) -> str:
     ]
     messages = [{"role": "user", "content": content}]
     body = json.dumps({"model": stack.settings.name, "messages": messages, "max_tokens": 16, "temperature": 0})
-    return f"curl -s {stack.router_url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+    headers = "-H 'Content-Type: application/json'"
+    if stack.settings.api_keys_file is not None:
+        headers += ' -H "Authorization: Bearer $KEY"'  # the files have only its hash
+    return f"curl -s {stack.router_url}/v1/chat/completions {headers} -d '{body}'"

@@ -60,6 +60,13 @@ class MemberTooLarge(LimitExceeded):
         self.name = name
 
 
+class TooManyMedia(LimitExceeded):
+    """A conversation holds more than `limit` media."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__("media in the conversation", limit)
+
+
 class SeveralPayloads(PayloadError):
     """There are `count` payloads in one answer, where one is taken."""
 

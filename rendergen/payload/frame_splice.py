@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from enum import Enum, auto
-
-import msgpack
 
 from rendergen.payload.errors import LimitExceeded, MalformedJson, MemberTooLarge, SeveralPayloads
 from rendergen.payload.frames import (
@@ -14,7 +10,6 @@ from rendergen.payload.frames import (
     MAX_HEAD_BYTES,
     MAX_PARAMS_BYTES,
     PREAMBLE,
-    TOKEN_BYTES,
     MalformedFrames,
     Preamble,
     padded,
@@ -22,8 +17,6 @@ from rendergen.payload.frames import (
 )
 from rendergen.payload.members import Piece
 from rendergen.payload.sampling_params import SAMPLING_PARAMS, SamplingParamsEdit, merge_sampling_params
-
-TOKEN_IDS = "token_ids"
 
 
 class _Section(Enum):
@@ -80,6 +73,8 @@ class FrameSplicer:
         self._preamble: Preamble | None = None
         self.head: bytes | None = None
         """The head, a msgpack map as received, once it has passed."""
+        self.sampling_params: bytes | None = None
+        """The raw object given out as sampling params, once it has been."""
 
     def feed(self, chunk: bytes) -> list[Piece]:
         """Take the next bytes of the payload. Returns what can be sent on now, in order."""
@@ -158,49 +153,7 @@ class FrameSplicer:
         except MalformedJson as error:
             # As bytes of the payload, like every other offset.
             raise MalformedJson(self._position - len(rendered) + error.offset, error.reason) from error
+        self.sampling_params = params
         if self._grow_by is None:
             return params
         return params[:-1].ljust(self._grow_by + len(rendered) - 1) + params[-1:]
-
-
-@dataclass(frozen=True, slots=True)
-class TokenIds:
-    """A prompt.
-
-    Attributes:
-        raw: its token ids, a little-endian u32 each.
-    """
-
-    raw: bytes
-
-    def __len__(self) -> int:
-        return len(self.raw) // TOKEN_BYTES
-
-    def last(self, count: int) -> tuple[int, ...]:
-        """The last `count` of them, or all if there are no more."""
-        tail = self.raw[-TOKEN_BYTES * count :] if count else b""
-        return struct.unpack(f"<{len(tail) // TOKEN_BYTES}I", tail)
-
-
-def read_token_ids(head: bytes) -> TokenIds:
-    """The prompt, out of a payload's head; what stands before it in the head is passed over, the rest is not read.
-
-    Takes some milliseconds a megabyte of what is passed over.
-
-    Raises `MalformedFrames` if the head is no map, or has no such member.
-    """
-    # Lists and maps among the keys, each a hundred times its size in memory, are refused before they are made.
-    unpacker = msgpack.Unpacker(max_buffer_size=len(head), max_array_len=0, max_map_len=0)
-    unpacker.feed(head)
-    found: object = None
-    try:
-        for _ in range(unpacker.read_map_header()):
-            if unpacker.unpack() == TOKEN_IDS:
-                found = unpacker.unpack()
-                break
-            unpacker.skip()
-    except (ValueError, msgpack.UnpackException) as error:
-        raise MalformedFrames("the head is no msgpack map") from error
-    if not isinstance(found, bytes) or len(found) % TOKEN_BYTES:
-        raise MalformedFrames("the head has no token_ids that are u32")
-    return TokenIds(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rendergen.payload.errors import LimitExceeded, MalformedJson, TruncatedJson
 from rendergen.payload.limits import DEFAULT_LIMITS, Limits
@@ -17,27 +16,22 @@ Piece = bytes | memoryview
 _VIEW_PIECE = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    values: dict[str, Span]
-    brace: int
-
-
 def index_members(data: bytes | bytearray | memoryview, limits: Limits = DEFAULT_LIMITS) -> dict[str, Span]:
     """Where the value of each top-level member is, by decoded key, in the order of the document.
 
     What is checked and raised is as for `MemberScanner`; a document that ends too early raises `TruncatedJson`, a
     `MalformedJson`. Nothing of `data` is kept; a memoryview is read through copies of 256 KiB.
     """
-    return _index(data, limits).values
+    return index_object(data, limits)[0]
 
 
-def _index(data: bytes | bytearray | memoryview, limits: Limits) -> _Index:
+def index_object(data: bytes | bytearray | memoryview, limits: Limits = DEFAULT_LIMITS) -> tuple[dict[str, Span], int]:
+    """As `index_members`, and where the closing brace is."""
     if not isinstance(data, memoryview) and limits is DEFAULT_LIMITS:
         small = small_members(data)
         if small is not None:
             members, brace = small
-            return _Index({name: Span(*ends) for name, ends in members.items()}, brace)
+            return {name: Span(*ends) for name, ends in members.items()}, brace
     scanner = MemberScanner(limits)
     if isinstance(data, memoryview):
         # A view has no search of its own.
@@ -49,7 +43,7 @@ def _index(data: bytes | bytearray | memoryview, limits: Limits) -> _Index:
     scanner.finish()
     values = {event.name: event.span for event in events if isinstance(event, ValueEnded)}
     [brace] = (event.brace for event in events if isinstance(event, ObjectEnded))
-    return _Index(values, brace)
+    return values, brace
 
 
 def set_members(data: bytes, values: Mapping[str, bytes], limits: Limits = DEFAULT_LIMITS) -> list[Piece]:
@@ -62,17 +56,17 @@ def set_members(data: bytes, values: Mapping[str, bytes], limits: Limits = DEFAU
     """
     for value in values.values():
         require_value(value, limits)
-    index = _index(data, limits)
+    spans, brace = index_object(data, limits)
     view = memoryview(data)
     pieces: list[Piece] = []
     kept_until = 0
-    for name, span in index.values.items():
+    for name, span in spans.items():
         if name in values:
             pieces += (view[kept_until : span.start], values[name])
             kept_until = span.end
-    added = {name: value for name, value in values.items() if name not in index.values}
-    pieces += (view[kept_until : index.brace], written_members(added, after_others=bool(index.values)))
-    pieces.append(view[index.brace :])
+    added = {name: value for name, value in values.items() if name not in spans}
+    pieces += (view[kept_until:brace], written_members(added, after_others=bool(spans)))
+    pieces.append(view[brace:])
     return [piece for piece in pieces if piece]
 
 

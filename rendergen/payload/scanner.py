@@ -110,6 +110,11 @@ class MemberScanner:
         """How many bytes of the document have been read."""
         return self._base
 
+    @property
+    def inside_string(self) -> bool:
+        """The next byte is inside a string that is, or is in, a member's value: all up to the next quote is."""
+        return self._value.inside_string
+
     def feed(self, chunk: bytes | bytearray) -> list[Event]:
         """Read the next bytes of the document, and return what was found in them, in order."""
         # Held apart while reading, so that an error leaves the scanner refusing rather than halfway.

@@ -48,6 +48,8 @@ class SamplingParamsSplicer:
         self._holding = False
         self._input_span: Span | None = None
         self._output_span: Span | None = None
+        self.sampling_params: bytes | None = None
+        """The raw value given out, an object, once it has been; None before, and where an absent one stays absent."""
 
     @property
     def captured(self) -> dict[str, bytes]:
@@ -99,6 +101,7 @@ class SamplingParamsSplicer:
             value = merge_sampling_params(self._rendered.captured[SAMPLING_PARAMS], self._edit)
         except MalformedJson as error:
             raise MalformedJson(span.start + error.offset, error.reason) from error
+        self.sampling_params = value
         value = self._padded(value, instead_of=span.end - span.start)
         # Whatever was given out before is as long as it came.
         self._input_span = span
@@ -115,7 +118,7 @@ class SamplingParamsSplicer:
         if self._edit.is_empty():
             self._output_span = Span(end.brace, end.brace)
             return b""
-        value = merge_sampling_params(None, self._edit)
+        self.sampling_params = value = merge_sampling_params(None, self._edit)
         frame = len(written_members({SAMPLING_PARAMS: b""}, after_others=end.members > 0))
         value = self._padded(value, instead_of=-frame)
         member = written_members({SAMPLING_PARAMS: value}, after_others=end.members > 0)

@@ -39,6 +39,12 @@ class ValueScanner:
         self._window = FIRST_WINDOW
         self.ended = False
 
+    @property
+    def inside_string(self) -> bool:
+        """The next byte is inside a string."""
+        nested = self._step is ValueScanner._pass_nested
+        return not self.ended and (self._in_string if nested else self._step is ValueScanner._pass_string)
+
     def begin(self, data: bytes | bytearray, pos: int, base: int) -> int:
         """Begin with the value whose first byte is at `pos`; `base` is the offset of `data` in the document."""
         first = data[pos]

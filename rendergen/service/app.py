@@ -63,20 +63,33 @@ LIFECYCLE: web.AppKey[Lifecycle] = web.AppKey("lifecycle", Lifecycle)
 # An answer whose head is out, and what log and metrics call it if it breaks off after that.
 BEGUN: web.RequestKey[web.StreamResponse] = web.RequestKey("begun", web.StreamResponse)
 BROKEN_STATUS: web.RequestKey[int] = web.RequestKey("broken_status", int)
+# All that there is to say has been given out: a caller that closes the connection now has not left early.
+ANSWERED: web.RequestKey[bool] = web.RequestKey("answered", bool)
+# Whose API key the request came with: for the access log alone. The key itself is kept nowhere.
+KEY_NAME: web.RequestKey[str] = web.RequestKey("key_name", str)
 METRICS: web.AppKey[ServiceMetrics] = web.AppKey("metrics", ServiceMetrics)
 
+ErrorBody = Callable[[str, ServiceError], bytes]
+_ERROR_BODY: web.AppKey[ErrorBody] = web.AppKey("error_body")
 
-def make_app(metrics: ServiceMetrics, ready: Callable[[], bool]) -> web.Application:
+
+def make_app(
+    metrics: ServiceMetrics,
+    ready: Callable[[], bool],
+    error_body: ErrorBody = lambda path, error: error.json(),
+) -> web.Application:
     """An application with everything but the service's own routes.
 
     Args:
         metrics: the process's metrics.
         ready: whether what is behind this process can serve; asked by ``/readyz`` and ``/health``, must not wait.
+        error_body: an error on a path, as JSON. OpenAI's form if not told otherwise.
     """
     # Limits are set by RequestBody, which streams; aiohttp's own would hold the body first.
     app = web.Application(middlewares=[_observe], client_max_size=0)
     app[LIFECYCLE] = Lifecycle(ready)
     app[METRICS] = metrics
+    app[_ERROR_BODY] = error_body
     app.on_response_prepare.append(_set_headers)
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", _readyz)
@@ -85,12 +98,11 @@ def make_app(metrics: ServiceMetrics, ready: Callable[[], bool]) -> web.Applicat
     return app
 
 
-def error_response(error: ServiceError) -> web.Response:
-    """``error`` as an HTTP answer in OpenAI's form."""
+def _error_response(request: web.Request, error: ServiceError) -> web.Response:
     return web.Response(
         status=error.status,
         headers=error.headers(),
-        body=error.json(),
+        body=request.app[_ERROR_BODY](request.path, error),
         content_type="application/json",
     )
 
@@ -112,7 +124,11 @@ async def _observe(request: web.Request, handler: Handler) -> web.StreamResponse
             return response
         except asyncio.CancelledError:
             # Cancelled by aiohttp, because the caller left, or by us, because the time to drain is over.
-            status = Unavailable.status if request.app[LIFECYCLE].draining else CallerLeft.status
+            begun = request.get(BEGUN)
+            if begun is not None and request.get(ANSWERED):
+                status = request.get(BROKEN_STATUS, begun.status)
+            elif request.app[LIFECYCLE].draining:
+                status = Unavailable.status
             raise
         finally:
             seconds = time.perf_counter() - start
@@ -129,7 +145,8 @@ async def _observe(request: web.Request, handler: Handler) -> web.StreamResponse
                     "status": status,
                     "seconds": round(seconds, 4),
                     "bytes_in": request.content.total_bytes,
-                },
+                }
+                | ({"key": request[KEY_NAME]} if KEY_NAME in request else {}),
             )
 
 
@@ -141,14 +158,17 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             log.warning("request failed", extra={"status": error.status, "error": error.message})
         return _answer_with(request, error)
     except web.HTTPNotFound:
-        return error_response(RouteNotFound(f"There is no {request.method} {request.path} here."))
+        return _error_response(request, RouteNotFound(f"There is no {request.method} {request.path} here."))
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        return error_response(MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}."))
+        told = f"{request.path} takes {allowed}, not {request.method}."
+        answer = _error_response(request, MethodNotAllowed(told))
+        answer.headers["Allow"] = allowed.replace(" ", "")
+        return answer
     except web.HTTPRequestEntityTooLarge:
-        return error_response(TooLarge("The request is too large."))
+        return _error_response(request, TooLarge("The request is too large."))
     except ConnectionResetError:  # of the caller's connection: those to pods are ServiceErrors by now
-        return error_response(CallerLeft("The caller closed the connection."))
+        return _error_response(request, CallerLeft("The caller closed the connection."))
     except Exception:
         log.exception("unexpected failure")
         told = "Internal error. The log has its cause under this answer's X-Request-Id."
@@ -159,7 +179,7 @@ def _answer_with(request: web.Request, error: ServiceError) -> web.StreamRespons
     """``error`` as the answer; an answer that has begun is cut off without its proper end, lest it pass for whole."""
     begun: web.StreamResponse | None = request.get(BEGUN)
     if begun is None:
-        return error_response(error)
+        return _error_response(request, error)
     log.warning("answer broke off after its first byte", extra={"error": error.message})
     request[BROKEN_STATUS] = error.status
     if request.transport is not None:

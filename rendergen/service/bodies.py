@@ -18,7 +18,8 @@ async def next_chunk(stream: StreamReader) -> bytes:
     """
     while True:
         chunk, ends_http_chunk = await stream.readchunk()
-        if chunk or not ends_http_chunk:
+        # Of a request without a body aiohttp's one reader for all of them says forever that a chunk ends.
+        if chunk or not ends_http_chunk or stream.at_eof():
             return chunk
 
 
@@ -29,19 +30,26 @@ class RequestBody:
         request: whose body.
         settings: the limits.
         limit: most bytes that are taken, if less than the settings' ``max_body_bytes``.
+        pause_s: longest wait for the next bytes, in seconds, if not the settings' ``idle_timeout_s``.
 
     Raises:
         BadRequest: at once, if it is compressed.
         TooLarge: at once, if ``Content-Length`` says so.
     """
 
-    def __init__(self, request: web.Request, settings: ServiceSettings, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        settings: ServiceSettings,
+        limit: int | None = None,
+        pause_s: float | None = None,
+    ) -> None:
         # Unpacking would be done on the event loop, and a few kilobytes can become hundreds of megabytes.
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise BadRequest("The request body is compressed: send it without Content-Encoding.")
         self._stream = request.content
         self._limit = settings.max_body_bytes if limit is None else limit
-        self._idle_timeout_s = settings.idle_timeout_s
+        self._pause_s = settings.idle_timeout_s if pause_s is None else pause_s
         self.declared_bytes = request.content_length
         if self.declared_bytes is not None and self.declared_bytes > self._limit:
             raise self._too_large()
@@ -51,7 +59,7 @@ class RequestBody:
 
         Raises:
             TooLarge: more came than the limit allows.
-            CallerTooSlow: nothing came for ``idle_timeout_s``.
+            CallerTooSlow: nothing came for as long as a pause may be.
             CallerLeft: the connection closed before the body's end.
             BadRequest: the body's framing is broken.
         """
@@ -67,10 +75,10 @@ class RequestBody:
 
     async def _next(self) -> bytes:
         try:
-            async with asyncio.timeout(self._idle_timeout_s):
+            async with asyncio.timeout(self._pause_s):
                 return await next_chunk(self._stream)
         except TimeoutError as error:
-            raise CallerTooSlow(f"No more of the request body came for {self._idle_timeout_s:g} s.") from error
+            raise CallerTooSlow(f"No more of the request body came for {self._pause_s:g} s.") from error
         except web.RequestPayloadError as error:
             raise BadRequest("The request body could not be read to its end as its headers describe it.") from error
         except OSError as error:

@@ -24,12 +24,14 @@ class Capabilities:
         fingerprint: what its model, processor and tokenizer are; None if it does not say.
         rendergen: the plugin's version; None without it.
         vllm: vLLM's version; None if it does not say.
+        derender_stream: the paths of its derender that makes whole answers (``docs/derender-stream.md``).
     """
 
     payload_versions: frozenset[int] = frozenset()
     fingerprint: str | None = None
     rendergen: str | None = None
     vllm: str | None = None
+    derender_stream: frozenset[str] = frozenset()
 
     @property
     def speaks_frames(self) -> bool:
@@ -54,6 +56,9 @@ class Capabilities:
             fingerprint=_text(said.get("fingerprint")),
             rendergen=_text(said.get("rendergen")),
             vllm=_text(said.get("vllm")),
+            derender_stream=frozenset(
+                path for path in _items(_object(said.get("supports")).get("derender_stream")) if isinstance(path, str)
+            ),
         )
 
 
@@ -77,6 +82,10 @@ async def ask_capabilities(pod: PodClient, timeout_s: float) -> Capabilities:
         return Capabilities.read(body)
     except ValueError:
         return JSON_ONLY
+
+
+def _object(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _items(value: object) -> list[object]:

@@ -23,11 +23,14 @@ class Route:
         method: HTTP method.
         path: here and on the pod.
         timeout_s: budget for the whole request, in seconds.
+        body_pause_s: longest wait for the next bytes of the request's body, in seconds, where it is made while it is
+            sent; None where a caller has it at hand, for which ``idle_timeout_s`` is enough.
     """
 
     method: str
     path: str
     timeout_s: float
+    body_pause_s: float | None = None
 
 
 async def make_door(role: str, url: str, routes: Iterable[Route], settings: ServiceSettings) -> web.Application:
@@ -57,6 +60,6 @@ async def make_door(role: str, url: str, routes: Iterable[Route], settings: Serv
 
 def _carrier(route: Route, pod: PodClient, settings: ServiceSettings) -> Handler:
     async def carry(request: web.Request) -> web.StreamResponse:
-        return await forward(request, pod, route.path, settings, route.timeout_s)
+        return await forward(request, pod, route.path, settings, route.timeout_s, body_pause_s=route.body_pause_s)
 
     return carry

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 
+from rendergen import sse
+
 
 class ServiceError(Exception):
     """Base of all errors that are answered to a caller. Subclasses fix status, OpenAI's ``type`` and ``Retry-After``.
@@ -41,7 +43,7 @@ class ServiceError(Exception):
 
     def event(self) -> bytes:
         """The same as one server-sent event, for an error after the first byte of a stream."""
-        return b"data: " + self.json() + b"\n\n"
+        return sse.written(self.json())
 
 
 class InternalError(ServiceError):
@@ -55,8 +57,25 @@ class BadRequest(ServiceError):
     type = "BadRequestError"
 
 
+class Unauthorized(ServiceError):
+    """The caller has no API key, or not a good one."""
+
+    status = 401
+    type = "UnauthorizedError"
+
+    def headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": "Bearer"}
+
+
 class RouteNotFound(ServiceError):
     """No such path here."""
+
+    status = 404
+    type = "NotFoundError"
+
+
+class ModelNotFound(ServiceError):
+    """No pod is known to serve the model that the request names."""
 
     status = 404
     type = "NotFoundError"

@@ -25,13 +25,16 @@ class _Context(logging.Filter):
 
 
 class _MalformedRequest(logging.Filter):
-    """aiohttp logs what is no HTTP as an error with a traceback; it is somebody's mistake, and one line."""
+    """aiohttp logs what is no HTTP as an error with a traceback; it is somebody's mistake, and one line.
+
+    aiohttp's own words are left out, for they quote the header at fault, which may be the one with the key.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
             record.levelno, record.levelname = logging.INFO, "INFO"
-            record.msg, record.args, record.exc_info = "request is no HTTP: %s", (error.message,), None
+            record.msg, record.args, record.exc_info = "request is no HTTP: %s", (type(error).__name__,), None
         return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -32,13 +32,14 @@ JOINED_BYTES = 64 * 1024
 HEALTH = "/health"
 # Answered by the vLLM plugin, and carried through by the services. Under a prefix that vLLM's API key guards.
 CAPABILITIES = "/inference/v1/rendergen"
-# Asked every second: that it fails is logged by who asks, when it begins to.
-_QUIET = frozenset({HEALTH, CAPABILITIES})
+MODELS = "/v1/models"
+# Asked every few seconds: that it fails is logged by who asks, when it begins to.
+_QUIET = frozenset({HEALTH, CAPABILITIES, MODELS})
 
 # How aiohttp reports a connection that the pod has ended. (A connection that could not be made is told apart before.)
 _CONNECTION_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError)
 
-Body = bytes | tuple[bytes, ...] | AsyncIterable[bytes | memoryview]
+Body = bytes | tuple[bytes | memoryview, ...] | AsyncIterable[bytes | memoryview]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,13 @@ class Pod:
     url: str
 
 
-def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
+def open_session(
+    settings: ServiceSettings, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
+) -> aiohttp.ClientSession:
     """The HTTP client of a service process: no cookies, no redirects followed by chance, no total timeout.
 
-    Time limits belong to the stages (see ``docs/ARCHITECTURE.md``); only connecting has one here.
+    Every request to a pod passes ``middlewares``. Time limits belong to the stages (see ``docs/ARCHITECTURE.md``); only
+    connecting has one here.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=settings.pod_keepalive_s),
@@ -67,6 +71,7 @@ def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
         read_bufsize=READ_WINDOW_BYTES,
         skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
         response_class=_Response,
+        middlewares=middlewares,
     )
 
 
@@ -192,7 +197,7 @@ class _Deadline:
 
     def exceeded(self) -> DeadlineExceeded:
         """The error to say so."""
-        return DeadlineExceeded(f"The {self._role} did not finish within {self._timeout_s:g} s.")
+        return DeadlineExceeded(f"The {self._role} did not finish within {self._timeout_s:.3g} s.")
 
 
 class PodClient:
@@ -344,7 +349,7 @@ class _Upload:
             raise
 
 
-async def _each(pieces: tuple[bytes, ...]) -> AsyncIterator[bytes]:
+async def _each(pieces: tuple[bytes | memoryview, ...]) -> AsyncIterator[bytes | memoryview]:
     for piece in pieces:
         yield piece
 

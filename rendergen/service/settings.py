@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
+from rendergen.service.hosts import host_name
+
 MIB = 1024 * 1024
+
+# Before a name of which every address is a pod.
+DNS_PREFIX = "dns+http://"
 
 
 def _pod_url(value: str) -> str:
@@ -29,6 +34,16 @@ def _pod_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _pod_entry(value: str) -> str:
+    if not value.startswith(DNS_PREFIX):
+        return _pod_url(value)
+    url = _pod_url(value.removeprefix("dns+"))
+    parts = urlsplit(url)
+    if parts.port is None or parts.path:
+        raise ValueError(f"{value!r} is no name to resolve: write dns+http://NAME:PORT")
+    return "dns+" + url
+
+
 def _split(value: object) -> object:
     """The environment gives a string, the command line a list (flags may be repeated); both may hold commas."""
     entries = [value] if isinstance(value, str) else value
@@ -38,7 +53,10 @@ def _split(value: object) -> object:
 
 
 PodUrl = Annotated[str, AfterValidator(_pod_url)]
-PodUrls = Annotated[tuple[PodUrl, ...], NoDecode, BeforeValidator(_split)]
+PodEntry = Annotated[str, AfterValidator(_pod_entry)]
+PodEntries = Annotated[tuple[PodEntry, ...], NoDecode, BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+HostNames = Annotated[tuple[Annotated[str, AfterValidator(host_name)], ...], NoDecode, BeforeValidator(_split)]
 
 
 class ServiceSettings(BaseSettings):

@@ -51,5 +51,5 @@ def validated(members: Any, model: type[M]) -> M:
         return model.model_validate(members, from_attributes=True)
     except ValidationError as error:
         raise RequestValidationError(
-            [{**each, "loc": ("body", *each["loc"])} for each in error.errors()], body=members
+            [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)], body=members
         ) from error

@@ -40,7 +40,8 @@ def test_the_page_has_every_setting_of_a_service(service: type[ServiceSettings])
         flag, variable, default, description = found[f"--{name.replace('_', '-')}"]
         assert flag == f"`--{name.replace('_', '-')}`"
         assert variable == f"`{service.environment_name(name)}`"
-        assert default == ("required" if field.is_required() else f"`{field.default}`")
+        shown = "none" if field.default in (None, ()) else f"`{field.default}`"
+        assert default == ("required" if field.is_required() else shown)
         assert description == field.description
 
 
@@ -50,8 +51,8 @@ def test_the_variables_of_the_page_are_read(service: type[ServiceSettings], monk
     values = {"host": "::1", "log_level": "error"}
     for name, field in service.model_fields.items():
         variable = rows(service)[f"--{name.replace('_', '-')}"][1].strip("`")
-        required = "http://pod:1"
-        values.setdefault(name, required if field.is_required() else "7")
+        other = "False" if field.annotation is bool else "7"
+        values.setdefault(name, "http://pod:1" if field.is_required() else other)
         monkeypatch.setenv(variable, values[name])
     settings = service.read([])
     for name, value in values.items():
@@ -63,7 +64,7 @@ def test_the_variables_of_the_page_are_read(service: type[ServiceSettings], monk
 def test_names_end_in_their_unit(service: type[ServiceSettings]) -> None:
     """A number without a unit in its name is a port or a count."""
     numbers = [name for name, field in service.model_fields.items() if field.annotation in (int, float)]
-    assert all(name in ("port", "probe_failures") or name.endswith(("_s", "_bytes")) for name in numbers)
+    assert all(name in ("port", "probe_failures", "max_prompts") or name.endswith(("_s", "_bytes")) for name in numbers)
 
 
 def test_the_page_has_every_setting_of_the_plugin() -> None:

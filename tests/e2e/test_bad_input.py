@@ -64,7 +64,6 @@ BODIES = {
 }
 
 MEMBERS = {
-    "no model": Bad(without("model"), "model", chat_only=True),
     "no messages": Bad(without("messages"), "messages"),
     "an unknown model": Bad(chat(RED, model="no-such-model"), "no-such-model", status=404),
     "a model that is a number": Bad(chat(RED, model=5), "model"),

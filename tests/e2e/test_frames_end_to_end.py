@@ -14,7 +14,6 @@ import pytest
 from rendergen.launcher import Stack
 from tests.e2e.calls import (
     CHAT,
-    DERENDER,
     GENERATE,
     RED,
     RENDER,
@@ -26,7 +25,9 @@ from tests.e2e.calls import (
     ok,
     post,
 )
+from tests.e2e.derendered import derender_path
 from tests.e2e.json_members import digest
+from tests.e2e.projection import projection
 from tests.e2e.service_process import service_process
 from tests.e2e.tap import Tap, tap
 from tests.e2e.tapped_stack import CAPABILITIES, TappedStack
@@ -97,22 +98,23 @@ async def test_the_answer_is_the_one_by_json(
         answers.append(await ok(client, running.router_url + CHAT, chat(RED, WHAT_COLOR, logprobs=True, max_tokens=8)))
         [generate] = running.generate.to(GENERATE)
         assert generate.request.startswith(b"\x89RGPAY") is by_frames
-    for answer in answers:
-        del answer["id"], answer["created"]
-    assert answers[0] == answers[1]
+    assert projection(answers[0]) == projection(answers[1])
+    logprobs = [answer["choices"][0]["logprobs"] for answer in answers]
+    assert logprobs[0] == logprobs[1]
     assert answers[0]["choices"][0]["message"]["content"] == "Red"
 
 
 async def test_derender_is_given_what_it_needs(framed: TappedStack, client: aiohttp.ClientSession) -> None:
-    """The number of the prompt's tokens and the last of them, out of the head."""
+    """The prompt's tokens and where its image is in them, out of the head."""
     framed.forget()
     await ok(client, framed.router_url + CHAT, chat(RED, WHAT_COLOR))
-    [rendered], [derender] = framed.render.to(RENDER), framed.render.to(DERENDER)
+    [rendered], [derender] = framed.render.to(RENDER), framed.render.to(derender_path(CHAT))
     head = msgpack.unpackb(rendered.answer[32 : 32 + struct.unpack_from("<I", rendered.answer, 16)[0]])
     prompt = [token for (token,) in struct.iter_unpack("<I", head["token_ids"])]
-    given = json.loads(derender.request)
-    assert given["prompt_tokens"] == len(prompt)
-    assert given["prompt_token_ids"] == prompt[-32:]
+    given = json.loads(derender.request.partition(b"\n")[0])
+    assert given["prompt_token_ids"] == prompt
+    [item] = head["items"]
+    assert given["mm_placeholders"] == {"image": [{"offset": item["offset"], "length": item["length"]}]}
 
 
 async def test_text_alone_goes_by_frames_too(framed: TappedStack, client: aiohttp.ClientSession) -> None:

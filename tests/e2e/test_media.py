@@ -40,8 +40,8 @@ REFUSED = {
     "an empty URL": (url_part(""), "image"),
     "an ftp URL": (url_part("ftp://example.com/red.png"), "url"),
     "a relative URL": (url_part("red.png"), "url"),
-    "a file URL": (url_part("file:///etc/hostname"), "local|file"),
-    "a file URL with a host": (url_part("file://etc/hostname"), "local|file"),
+    "a file URL": (url_part("file:///etc/hostname"), "data: URL"),
+    "a file URL with a host": (url_part("file://etc/hostname"), "data: URL"),
 }
 
 

@@ -152,7 +152,7 @@ async def test_a_pod_that_answers_nonsense(
     scripted.answers({PATHS[step]: NONSENSE[case]})
     url = scripted.before_real_render if step == "generate" else scripted.router_url
     reply = await asyncio.wait_for(post(client, url + CHAT, chat(RED, WHAT_COLOR)), LONGEST_S)
-    assert_refused(reply, 502, "pod", stack=stack)
+    assert_refused(reply, 502, "pod|generate's answer", stack=stack)
     assert_says_nothing_of(reply, "10.1.2.3", "/opt/vllm", "EngineCore", "html", "ESMTP", "mail.example.com")
 
 

@@ -6,11 +6,15 @@ from render_service.settings import RenderServiceSettings
 from tests.support.scripted_pod import Does, json_answer, scripted_pod, streamed
 from tests.support.service import QUICK, app_served
 
+APIS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses")
 PATHS = (
     ("POST", "/v1/chat/completions/render"),
     ("POST", "/v1/completions/render"),
+    ("POST", "/v1/messages/render"),
+    ("POST", "/v1/responses/render"),
     ("POST", "/v1/chat/completions/derender"),
     ("POST", "/v1/completions/derender"),
+    *(("POST", f"{api}/derender/stream") for api in APIS),
     ("GET", "/v1/models"),
     ("GET", "/inference/v1/rendergen"),
 )
@@ -28,7 +32,10 @@ async def test_vllm_s_paths_are_carried_as_they_are(method: str, path: str, call
         assert [(seen.method, seen.path, seen.body) for seen in pod.seen] == [(method, path, body)]
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/inference/v1/generate", "/tokenize"])
+OTHERS = (*APIS, "/inference/v1/generate", "/tokenize", "/v1/messages/derender", "/v1/messages/count_tokens")
+
+
+@pytest.mark.parametrize("path", OTHERS)
 async def test_nothing_else_is(path: str, caller: aiohttp.ClientSession) -> None:
     """The door of a render server does not generate, and does not show what vLLM leaves open."""
     async with scripted_pod({path: json_answer(b"{}")}) as pod:
@@ -38,7 +45,16 @@ async def test_nothing_else_is(path: str, caller: aiohttp.ClientSession) -> None
         assert pod.begun == []
 
 
-@pytest.mark.parametrize(("path", "budget"), [(PATHS[0][1], "render_timeout_s"), (PATHS[2][1], "derender_timeout_s")])
+BUDGETS = {
+    "/v1/chat/completions/render": "render_timeout_s",
+    "/v1/responses/render": "render_timeout_s",
+    "/v1/chat/completions/derender": "derender_timeout_s",
+    "/v1/chat/completions/derender/stream": "derender_stream_timeout_s",
+    "/v1/messages/derender/stream": "derender_stream_timeout_s",
+}
+
+
+@pytest.mark.parametrize(("path", "budget"), BUDGETS.items())
 async def test_render_and_derender_have_their_own_budgets(
     path: str, budget: str, caller: aiohttp.ClientSession
 ) -> None:

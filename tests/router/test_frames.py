@@ -60,10 +60,9 @@ async def test_each_pod_is_sent_its_part(
     assert (derendered.path, derendered.headers["Content-Type"]) == (DERENDER, "application/json")
     assert json.loads(derendered.body) == {
         "stream": False,
-        "model": "m",
         "prompt_tokens": 3,
         "prompt_token_ids": [1, 2, 3],
-        "generate_response": json.loads(GENERATED),
+        "generate_response": {**json.loads(GENERATED), "prompt_token_ids": [1, 2, 3]},
         "chat_request": json.loads(REQUEST),
     }
 
@@ -248,12 +247,26 @@ async def not_waiting(url: str, pod: ScriptedPod, caller: aiohttp.ClientSession)
 async def test_render_and_generate_are_told_how_much_time_they_have(
     render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
 ) -> None:
-    """Each its stage's budget, in milliseconds."""
-    budgets = {"render_timeout_s": 2.5, "generate_timeout_s": 11.0, "derender_timeout_s": 7.0}
+    """Each its stage's budget, in milliseconds, or what is left of the caller's own time if that is less."""
+    budgets = {"render_timeout_s": 25.0, "generate_timeout_s": 110.0, "derender_timeout_s": 70.0}
     async with routed([render], [generate], **budgets) as url:
-        await answer_to(REQUEST, url, caller, {"X-Rendergen-Deadline-Ms": "1"})
-    told = {seen.path: seen.headers.getall("X-Rendergen-Deadline-Ms") for seen in [*render.seen, *generate.seen]}
-    assert told == {RENDER: ["2500"], GENERATE: ["11000"], DERENDER: ["7000"]}
+        await answer_to(REQUEST, url, caller, {"X-Rendergen-Deadline-Ms": "soon"})
+        told = {seen.path: seen.headers.getall("X-Rendergen-Deadline-Ms") for seen in [*render.seen, *generate.seen]}
+        assert told == {RENDER: ["25000"], GENERATE: ["110000"], DERENDER: ["70000"]}
+        await answer_to(REQUEST, url, caller, {"X-Rendergen-Deadline-Ms": "60000"})
+        told = {seen.path: seen.headers["X-Rendergen-Deadline-Ms"] for seen in [*render.seen, *generate.seen]}
+        assert told[RENDER] == "25000"
+        assert 50_000 < int(told[DERENDER]) <= int(told[GENERATE]) < 60_000
+
+
+async def test_a_request_whose_time_is_over_is_not_begun(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """504, and no pod hears of it."""
+    late = {"X-Rendergen-Deadline-Ms": "0"}
+    async with routed([render], [generate]) as url, caller.post(url + CHAT, data=REQUEST, headers=late) as answer:
+        assert answer.status == 504
+    assert render.begun == generate.begun == []
 
 
 async def test_payloads_are_counted_by_encoding(

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.polling import eventually, soon
-from tests.support.router import CHAT, DERENDER, GENERATE, GENERATED, PAYLOAD, RENDER, REQUEST, routed
+from tests.support.router import CHAT, DERENDER, GENERATE, GENERATED, PAYLOAD, RENDER, REQUEST, render_pod, routed
 from tests.support.scripted_pod import Answer, Does, ScriptedPod, json_answer, raw, streamed
 
 NO = b'{"error":{"message":"as the pod says","type":"T","param":"p","code":0}}'
@@ -67,7 +67,7 @@ NO_PAYLOAD = {
     "token ids are no list": b'{"token_ids":"[1]","sampling_params":{}}',
     "token ids are null": b'{"token_ids":null}',
     "no json": b"<html></html>",
-    "a list": b'[{"token_ids":[1]}]',
+    "a list": b'[{"token_ids":[1]},{"token_ids":[2]}]',
     "nothing": b"",
     "half": PAYLOAD[:HALF],
     "two": PAYLOAD + PAYLOAD,
@@ -247,3 +247,15 @@ async def test_a_stage_over_its_budget_is_a_504_that_names_it(
     assert "0.5 s" in message
     await eventually(lambda: pod.left == [path])
     assert generate.seen == [] or path != RENDER
+
+
+async def test_what_was_generated_is_derendered_on_another_pod(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """It is not generated again."""
+    async with render_pod() as other, routed([render, other], [generate]) as url:
+        other.answers[DERENDER] = streamed(Does.CUT)
+        for _ in range(2):
+            async with caller.post(url + CHAT, data=REQUEST) as answer:
+                assert answer.status == 200
+        assert len(generate.bodies(GENERATE)) == 2

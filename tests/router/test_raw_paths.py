@@ -3,13 +3,14 @@ import hashlib
 import io
 import os
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
 
 from tests.support.polling import eventually, soon
 from tests.support.router import DERENDER, GENERATE, RENDER, generate_pod, routed
-from tests.support.scripted_pod import Does, ScriptedPod, json_answer, streamed
+from tests.support.scripted_pod import Does, ScriptedPod, json_answer, scripted_pod, streamed
 
 ABORT = "/inference/v1/abort_requests"
 RAW = {
@@ -25,8 +26,10 @@ RAW = {
 async def test_a_raw_path_is_carried_to_its_pods_as_it_is(
     path: str, render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
 ) -> None:
-    """Nothing is parsed, added or left out: any bytes go both ways."""
+    """Nothing is added or left out: any bytes go both ways, but what is rendered has to be JSON."""
     body, back = os.urandom(3_000_000), os.urandom(100_000)
+    if path == RENDER:
+        body = b'{ "messages":[] ,"x" : "' + body.translate(None, b'"\\') + b'"}\n'
     serving, other = (render, generate) if RAW[path] == "render" else (generate, render)
     serving.answers[path] = json_answer(back)
     async with (
@@ -69,6 +72,22 @@ async def test_raw_paths_have_the_budgets_of_their_stage(
         assert answer.status == 504
         assert ("generate pod" if pod is generate else "render pod") in (await answer.json())["error"]["message"]
     await eventually(lambda: pod.left == [path])
+
+
+async def test_a_pod_that_refuses_connections_is_left_out(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """From the first request on that finds it out, whatever was last known of the pod."""
+    generate.answers[GENERATE] = json_answer(b"{}")
+    async with AsyncExitStack() as running:
+        gone = await running.enter_async_context(scripted_pod())
+        async with routed([render], [gone, generate], probe_interval_s=60) as url:
+            await running.aclose()
+            statuses = []
+            for _ in range(4):
+                async with caller.post(url + GENERATE, data=b"{}") as answer:
+                    statuses.append(answer.status)
+    assert sorted(statuses) == [200, 200, 200, 503]
 
 
 async def test_an_abort_is_told_to_every_generate_pod(render: ScriptedPod, caller: aiohttp.ClientSession) -> None:
@@ -130,20 +149,20 @@ async def test_a_pod_that_refuses_an_abort_does_not_keep_it_from_the_others(
             assert good.left == []
 
 
-async def test_models_are_the_generate_pods(
+async def test_models_are_those_of_the_pods(
     render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
 ) -> None:
-    """They say what can be generated with."""
-    generate.answers["/v1/models"] = json_answer(b'{"data":[{"id":"m"}]}')
+    """As they last said."""
+    generate.models = b'{"data":[{"id":"m"}]}'
     async with routed([render], [generate]) as url:
         async with caller.get(url + "/v1/models") as answer:
-            assert await answer.json() == {"data": [{"id": "m"}]}
+            assert await answer.json() == {"object": "list", "data": [{"id": "m"}]}
         async with caller.post(url + "/v1/models") as answer:
             assert answer.status == 405
     assert render.begun == []
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/tokenize", "/inference/v1"])
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/embeddings", "/tokenize", "/inference/v1"])
 async def test_other_paths_are_not_there(
     path: str, render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
 ) -> None:
@@ -151,3 +170,44 @@ async def test_other_paths_are_not_there(
     async with routed([render], [generate]) as url, caller.post(url + path, data=b"{}") as answer:
         assert answer.status == 404
     assert render.begun == generate.begun == []
+
+
+async def test_a_header_names_the_model(
+    render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """Where pods of several are behind the router; without it, which is meant is the caller's to say."""
+    render.models, generate.models = b'{"data":[{"id":"a"}]}', b'{"data":[{"id":"b"}]}'
+    render.answers[RENDER] = generate.answers[RENDER] = json_answer(b"{}")
+    async with routed([render, generate], [generate]) as url:
+        for name in ("a", "b", "a"):
+            async with caller.post(url + RENDER, data=b"{}", headers={"X-Rendergen-Model": name}) as answer:
+                assert answer.status == 200
+        assert [len(pod.bodies(RENDER)) for pod in (render, generate)] == [2, 1]
+        async with caller.post(url + RENDER, data=b"{}") as answer:
+            assert answer.status == 400
+        async with caller.post(url + RENDER, data=b"{}", headers={"X-Rendergen-Model": "c"}) as answer:
+            assert answer.status == 404
+
+
+REMOTE = b'{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://10.0.0.1/"}}]}]}'
+INLINE = REMOTE.replace(b"http://10.0.0.1/", b"data:image/png;base64,AAAA")
+
+
+@pytest.mark.parametrize("cut", [1, 40, 10_000])
+async def test_render_is_not_sent_what_would_be_fetched(
+    cut: int, render: ScriptedPod, generate: ScriptedPod, caller: aiohttp.ClientSession
+) -> None:
+    """The pod never gets the end of such a request; another goes on as it is."""
+
+    async def pieces(body: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(body), cut):
+            yield body[start : start + cut]
+
+    async with routed([render], [generate]) as url:
+        async with caller.post(url + RENDER, data=pieces(REMOTE)) as answer:
+            assert answer.status == 400
+            assert "data: URL" in (await answer.json())["error"]["message"]
+        assert render.bodies(RENDER) == []
+        async with caller.post(url + RENDER, data=pieces(INLINE)) as answer:
+            assert answer.status == 200
+        assert render.bodies(RENDER) == [INLINE]

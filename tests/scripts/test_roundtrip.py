@@ -53,11 +53,16 @@ class Endpoints:
         self.received["generate"] = await request.json()
         return self.generated or web.json_response({"choices": [{"token_ids": [1, 0], "finish_reason": "stop"}]})
 
+    async def derender(self, request: web.Request) -> web.Response:
+        self.received["derender"] = await request.json()
+        return web.json_response({"choices": [{"message": {"content": "Red"}}]})
+
     def app(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/v1/models", self.models)
         app.router.add_post("/v1/chat/completions/render", self.render)
         app.router.add_post("/inference/v1/generate", self.generate)
+        app.router.add_post("/v1/chat/completions/derender", self.derender)
         return app
 
 
@@ -210,6 +215,20 @@ async def test_no_tokenizer(url: str, endpoints: Endpoints, tmp_path: Path, monk
     assert code == 1
     assert err.startswith("roundtrip: no tokenizer: ")
     assert err.endswith("; give its directory or name with --tokenizer\n")
+
+
+async def test_a_server_that_does_not_say_where_its_tokenizer_is_derenders(url: str, endpoints: Endpoints) -> None:
+    """As the router does not: the token that ended the answer is left out."""
+    endpoints.root = "tiny"
+    code, out, _ = await run("--base-url", url)
+    assert (code, out.splitlines()[-1]) == (0, "answer: Red")
+    assert endpoints.received["derender"] == {
+        "model": "tiny",
+        "generate_response": {"choices": [{"token_ids": [1], "finish_reason": "stop"}]},
+        "chat_request": endpoints.received["render"],
+        "prompt_tokens": 3,
+        "prompt_token_ids": [1, 2, 3],
+    }
 
 
 async def test_a_tokenizer_of_ones_own(url: str, endpoints: Endpoints, tokenizer: str, tmp_path: Path) -> None:

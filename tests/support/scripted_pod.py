@@ -11,7 +11,9 @@ from enum import Enum
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+HEALTH = "/health"
 CAPABILITIES = "/inference/v1/rendergen"
+MODELS = "/v1/models"
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,10 +49,13 @@ class ScriptedPod:
         seen: requests whose body arrived in full, in order.
         begun: paths of the requests whose head arrived, in order.
         left: paths of the requests whose caller went away before the answer ended.
-        healthy: what ``/health`` says; None accepts the question and never answers.
+        healthy: what ``/health`` says, unless that path is in ``answers``; None accepts the question and never answers.
         probes: how often ``/health`` was asked.
         speaks: what it answers to the question what it can do, unless that path is in ``answers``; None is a 404.
         asked: how often it was asked that.
+        models: what it answers to the question which models it serves, unless that path is in ``answers``; None is a
+            404.
+        asked_models: how often it was asked that.
     """
 
     url: str = ""
@@ -63,6 +68,8 @@ class ScriptedPod:
     probes: int = 0
     speaks: bytes | None = None
     asked: int = 0
+    models: bytes | None = None
+    asked_models: int = 0
     server: web.Server | None = None
 
     @property
@@ -75,10 +82,12 @@ class ScriptedPod:
         return [seen.body for seen in self.seen if seen.path == path]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path == "/health":
+        if request.path == HEALTH and request.path not in self.answers:
             return await self._health(request)
         if request.path == CAPABILITIES and request.path not in self.answers:
             return await self._capabilities(request)
+        if request.path == MODELS and request.path not in self.answers:
+            return await self._models(request)
         self.begun.append(request.path)
         try:
             if request.path not in self.unread:
@@ -98,6 +107,10 @@ class ScriptedPod:
     async def _capabilities(self, request: web.Request) -> web.StreamResponse:
         self.asked += 1
         return await (_not_found if self.speaks is None else json_answer(self.speaks))(request)
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        self.asked_models += 1
+        return await (_not_found if self.models is None else json_answer(self.models))(request)
 
 
 def json_answer(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Answer:

@@ -13,18 +13,21 @@ from vllm.logprobs import Logprob
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+from rendergen.sse import Event, EventReader, EventTooLarge
 from rendergen.vllm_plugin.derender.body import RequestBody
 from rendergen.vllm_plugin.derender.choices import Choice, text_params
 from rendergen.vllm_plugin.derender.context import Context
-from rendergen.vllm_plugin.derender.events import EventReader
 from rendergen.vllm_plugin.derender.failures import AnsweredError, BrokenGeneration, CallerLeft, Failure
 from rendergen.vllm_plugin.derender.generated import Generated, GeneratedChoice, Logprobs, decode
 from rendergen.vllm_plugin.derender.limits import DerenderLimits
-from rendergen.vllm_plugin.errors import BadPayload, Refusal
+from rendergen.vllm_plugin.errors import BadPayload, Refusal, TooLarge
 
 PromptLogprobs = list[dict[int, Logprob] | None] | None
 
 _DONE = b"[DONE]"
+
+# What is read before others have their turn: of nothing but empty lines it takes some milliseconds.
+_STRETCH_BYTES = 4 * 1024
 _BLANKS = b" \t\r\n"
 
 # So many steps of a stream are taken before others on the event loop have their turn.
@@ -168,16 +171,30 @@ class Generation:
         count = 0
         chunk = first
         while chunk:
-            for data in reader.feed(chunk):
-                if data == _DONE:
-                    return
-                count += 1
-                if count > self._limits.events:
-                    raise BrokenGeneration(f"generate's stream has more than {self._limits.events} events")
-                event = decode(data)
-                self.began = True
-                yield event, False
+            for start in range(0, len(chunk), _STRETCH_BYTES):
+                if start:
+                    await self._body.turn()
+                for event in _fed(reader, chunk[start : start + _STRETCH_BYTES]):
+                    if not event.data:
+                        continue
+                    if event.data == _DONE:
+                        return
+                    count += 1
+                    if count > self._limits.events:
+                        raise BrokenGeneration(f"generate's stream has more than {self._limits.events} events")
+                    generated = decode(event.data)
+                    self.began = True
+                    yield generated, False
             chunk = await self._body.chunk()
+
+
+def _fed(reader: EventReader, chunk: bytes) -> list[Event]:
+    try:
+        return reader.feed(chunk)
+    except EventTooLarge as error:
+        raise TooLarge(
+            f"an event of generate's stream is over the limit of {error.limit} bytes; ask for fewer log probabilities"
+        ) from error
 
 
 def _steps(piece: GeneratedChoice) -> Iterator[GeneratedChoice]:

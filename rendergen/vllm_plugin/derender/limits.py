@@ -26,5 +26,5 @@ class DerenderLimits:
     choices: int = 128
     """Choices of one request, its `n`."""
 
-    silence_s: float = 300.0
+    silence_s: float = 600.0
     """Longest wait for the next bytes of the body, and for the caller to take the next bytes of the answer, in s."""

@@ -6,10 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from rendergen.launcher.checks import GIB, check_memory, check_model, check_port, check_replicas, memory_needed_gib
+from rendergen.launcher.checks import (
+    GIB,
+    check_auth,
+    check_media_domains,
+    check_memory,
+    check_model,
+    check_port,
+    check_replicas,
+    memory_needed_gib,
+)
 from rendergen.launcher.errors import LaunchError
 from rendergen.launcher.machine import Device
 from rendergen.launcher.settings import LaunchSettings
+from rendergen.service.api_keys import key_line, new_key
 
 
 @pytest.fixture
@@ -106,3 +116,43 @@ def test_what_the_estimate_counts(model: Path) -> None:
     with (model / "model.safetensors").open("r+b") as sparse:
         sparse.truncate(2 * GIB)
     assert memory_needed_gib(one, Device.CPU) == pytest.approx(base + 2)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "router.example", "localhost"])
+def test_off_loopback_without_keys(host: str, tmp_path: Path) -> None:
+    """The line says both ways out, and each is one."""
+    with pytest.raises(LaunchError, match=r"--api-keys-file FILE .* --no-auth") as caught:
+        check_auth(LaunchSettings(host=host))
+    assert host in str(caught.value)
+    keys = tmp_path / "keys"
+    keys.write_text(key_line("alice", new_key()))
+    check_auth(LaunchSettings(host=host, api_keys_file=keys))
+    check_auth(LaunchSettings(host=host, no_auth=True))
+
+
+def test_on_loopback_without_keys() -> None:
+    """Nobody else reaches it."""
+    check_auth(LaunchSettings())
+    check_auth(LaunchSettings(host="::1", no_auth=True))
+
+
+def test_keys_and_no_keys(tmp_path: Path) -> None:
+    """Which was meant?"""
+    with pytest.raises(LaunchError, match="contradict each other"):
+        check_auth(LaunchSettings(api_keys_file=tmp_path / "keys", no_auth=True))
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "cannot be read"), ("a b", "line 1 is not"), ("", "no key")])
+def test_a_file_of_keys_that_is_none(content: str | None, words: str, tmp_path: Path) -> None:
+    """It is told before anything is started."""
+    if content is not None:
+        (tmp_path / "keys").write_text(content)
+    with pytest.raises(LaunchError, match=rf"^--api-keys-file: .*{words}"):
+        check_auth(LaunchSettings(api_keys_file=tmp_path / "keys"))
+
+
+def test_media_domains() -> None:
+    """Host names, in any letters; whatever else would be allowed in vain."""
+    check_media_domains(LaunchSettings(allowed_media_domains=("a.example", "B.Example")))
+    with pytest.raises(LaunchError, match=r"^--allow-media-domain: 'http://b' is no host name"):
+        check_media_domains(LaunchSettings(allowed_media_domains=("a.example", "http://b")))

@@ -9,6 +9,7 @@ import pytest
 from rendergen import __version__
 from rendergen.cli import settings_from
 from rendergen.launcher.settings import LaunchSettings
+from rendergen.service.api_keys import ApiKeys
 
 
 def test_no_flags_are_the_defaults() -> None:
@@ -33,6 +34,8 @@ def test_no_flags_are_the_defaults() -> None:
             ["--allow-media-domain", "a.example", "--allow-media-domain", "b.example"],
             LaunchSettings(allowed_media_domains=("a.example", "b.example")),
         ),
+        (["--api-keys-file", "/k"], LaunchSettings(api_keys_file=Path("/k"))),
+        (["--host", "::", "--no-auth"], LaunchSettings(host="::", no_auth=True)),
         (["--vllm-args", "--seed 1 --x 'a b'"], LaunchSettings(vllm_args=("--seed", "1", "--x", "a b"))),
         (["--max-model-len", "99", "--", "--seed", "1"], LaunchSettings(max_model_len=99, vllm_args=("--seed", "1"))),
         (["--no-memory-check", "--kv-cache-gib", "4"], LaunchSettings(check_memory=False, kv_cache_gib=4)),
@@ -45,7 +48,11 @@ def test_flags(flags: list[str], settings: LaunchSettings) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["down"], ["up", "--port", "70000"], ["up", "--what"], ["up", "--vllm-args", '"x']]
+    "arguments",
+    [
+        *([], ["down"], ["up", "--port", "70000"], ["up", "--what"], ["up", "--vllm-args", '"x']),
+        *(["keys"], ["keys", "old"], ["keys", "new"], ["keys", "new", "a b"], ["keys", "new", "a", "b"]),
+    ],
 )
 def test_mistakes(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A command line that is not understood ends with exit code 2 and the usage."""
@@ -78,3 +85,25 @@ async def test_a_failed_check_is_one_line(tmp_path: Path) -> None:
         f"rendergen: model {tmp_path}/nothing does not exist; "
         "give --model a directory or a name on the Hugging Face hub"
     ]
+
+
+async def test_a_host_that_others_can_reach_needs_keys() -> None:
+    """It is told before anything is started: one line, exit code 1."""
+    code, _, err = await run("up", "--port", "0", "--host", "0.0.0.0")
+    assert code == 1
+    [line] = err.splitlines()
+    assert line.startswith("rendergen: others than this machine may reach --host 0.0.0.0; give --api-keys-file")
+
+
+async def test_a_new_key() -> None:
+    """The key and its line for the file, which takes it; a new one each time."""
+    made = []
+    for _ in range(2):
+        code, out, err = await run("keys", "new", "alice")
+        assert (code, err) == (0, "")
+        heading, key, blank, other_heading, line = out.splitlines()
+        assert (heading, blank) == ("The key, shown this once:", "")
+        assert other_heading == "The line for the file of --api-keys-file:"
+        assert ApiKeys.read(line.encode()).name_of(key) == "alice"
+        made.append(key)
+    assert made[0] != made[1]

@@ -59,6 +59,24 @@ def test_services_are_told_what_is_behind_them() -> None:
     )
 
 
+def test_the_router_is_told_who_may_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file by its whole path, or that nobody needs a key; on loopback neither."""
+    monkeypatch.chdir(tmp_path)
+    assert flag(by_name(replace(ONE, api_keys_file=Path("k")), CPU)["router"], "--api-keys-file") == str(tmp_path / "k")
+    assert "--no-auth" in by_name(replace(ONE, no_auth=True), CPU)["router"].argv
+    assert not {"--no-auth", "--api-keys-file"} & set(by_name(ONE, CPU)["router"].argv)
+
+
+def test_the_router_is_told_the_same_media_domains_as_vllm() -> None:
+    """In lower case, as both compare them. Where there are none, vLLM gets one that matches nothing."""
+    specs = by_name(replace(ONE, allowed_media_domains=("A.example", "b.example")), CPU)
+    assert flag(specs["router"], "--allowed-media-domains") == "a.example,b.example"
+    for name in ("vllm-render-0", "vllm-engine-0"):
+        at = specs[name].argv.index("--allowed-media-domains")
+        assert specs[name].argv[at + 1 : at + 3] == ("a.example", "b.example")
+    assert "--allowed-media-domains" not in by_name(ONE, CPU)["router"].argv
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.1.2.3", "http://10.1.2.3:8080")],

@@ -11,6 +11,7 @@ from rendergen.payload import (
     NotAnObject,
     PayloadError,
     SeveralPayloads,
+    TooManyMedia,
     TruncatedJson,
 )
 
@@ -21,6 +22,7 @@ ERRORS = [
     (NotAnObject("a"), "member 'a' is not a JSON object"),
     (LimitExceeded("bytes of a key", 5), "bytes of a key: more than the limit of 5"),
     (MemberTooLarge("a", 5), "bytes held of member 'a': more than the limit of 5"),
+    (TooManyMedia(5), "media in the conversation: more than the limit of 5"),
     (MalformedFrames("a reason"), "a reason"),
     (SeveralPayloads(3), "3 payloads in one answer, where one is taken"),
 ]

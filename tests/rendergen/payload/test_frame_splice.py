@@ -4,7 +4,6 @@ import json
 import struct
 import tracemalloc
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +18,7 @@ from rendergen.payload import (
     NotAnObject,
     SamplingParamsEdit,
     SeveralPayloads,
-    TokenIds,
     merge_sampling_params,
-    read_token_ids,
 )
 from rendergen.payload import frames as format_of_frames
 from tests.rendergen.payload.documents import cut, encode, names, objects, one_by_one, randoms, repeatable, values
@@ -224,46 +221,3 @@ def test_limits():
         splice([payload[:32]], max_head_bytes=size - 1)
     with pytest.raises(MemberTooLarge, match=r"'sampling_params'.*6"):
         splice([payload[:-7]], max_sampling_params_bytes=6)
-
-
-TOKENS = [[], [7], [*range(32)], [*range(5000)], [2**32 - 1, 0]]
-
-
-@pytest.mark.parametrize("tokens", TOKENS, ids=len)
-def test_token_ids(tokens):
-    """Their number and the last of them, out of the head."""
-    _, splicer = splice(one_by_one(frames(tokens, [PIXELS])))
-    found = read_token_ids(splicer.head)
-    assert len(found) == len(tokens)
-    assert found.last(32) == tuple(tokens[-32:])
-    assert found.last(0) == ()
-
-
-def test_token_ids_may_stand_anywhere_in_the_head():
-    """The order of the head's members is no business of a reader's."""
-    head = msgpack.packb({"items": [{"token_ids": b"1234"}], "request": {"a": [[[]], {}]}, "token_ids": b"\1\0\0\0"})
-    assert read_token_ids(head) == TokenIds(b"\1\0\0\0")
-
-
-NO_TOKENS = {
-    "nothing": b"",
-    "no map": msgpack.packb(["token_ids", b""]),
-    "no such member": msgpack.packb({"token_id": b""}),
-    "of another type": msgpack.packb({"token_ids": [1, 2]}),
-    "a string": msgpack.packb({"token_ids": "1234"}),
-    "nil": msgpack.packb({"token_ids": None}),
-    "cut": head_of([1])[:40],
-    "no u32": msgpack.packb({"token_ids": b"12345"}),
-    "no msgpack": b"\x81\xc1",
-    "no utf-8": b"\x81\xa9token_id\xff\xc4\x00",
-    "a key that is a list": b"\x82\x91\x01\x01" + msgpack.packb({"token_ids": b""})[1:],
-    "a key that is a map": b"\x82\x81\x01\x01\x01" + msgpack.packb({"token_ids": b""})[1:],
-    "too deep": b"\x82\xa1a" + b"\x91" * 100_000 + b"\x01" + msgpack.packb({"token_ids": b""})[1:],
-}
-
-
-@pytest.mark.parametrize("head", NO_TOKENS.values(), ids=NO_TOKENS)
-def test_a_head_without_token_ids(head):
-    """Whatever it is instead, it is one kind of error."""
-    with pytest.raises(MalformedFrames, match="head"):
-        read_token_ids(head)

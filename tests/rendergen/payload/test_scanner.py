@@ -395,3 +395,34 @@ def test_memory_is_constant():
     assert scanner.position > 4_000_000
     assert left < 100_000
     assert peak < 1_000_000
+
+
+INSIDE = [
+    (b"", False),
+    (b'{"na', False),
+    (b'{"name"', False),
+    (b'{"name":', False),
+    (b'{"name":"', True),
+    (rb'{"name":"te\"', True),
+    (rb'{"name":"te\"xt', True),
+    (rb'{"name":"te\"xt"', False),
+    (b'{"name":1', False),
+    (b'{"name":[', False),
+    (b'{"name":["', True),
+    (b'{"name":["a', True),
+    (b'{"name":["a"', False),
+    (b'{"name":["a",{"key', True),
+    (b'{"name":["a",{"key":"b"},[]', False),
+    (b'{"name":["a"],"b', False),
+    (b'{"name":["a"]}', False),
+]
+
+
+@pytest.mark.parametrize(("read", "inside"), INSIDE)
+def test_inside_string(read, inside):
+    """Between the quotes of a string within a value, and not within a member's own name."""
+    for chunks in ([read], one_by_one(read)):
+        scanner = MemberScanner()
+        for chunk in chunks:
+            scanner.feed(chunk)
+        assert scanner.inside_string is inside

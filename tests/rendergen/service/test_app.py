@@ -71,6 +71,8 @@ async def test_a_known_path_with_another_method_is_a_405(caller: aiohttp.ClientS
     """It says which methods there are."""
     async with handler_served(ok) as url:
         status, error = await failed(url + "/livez", caller, "DELETE")
+        async with caller.delete(url + "/livez") as answer:
+            assert answer.headers["Allow"] == "GET,HEAD"
     assert status == 405
     assert "GET" in str(error["message"])
 

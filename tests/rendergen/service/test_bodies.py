@@ -51,6 +51,16 @@ async def pieces(*sizes: int) -> AsyncIterator[bytes]:
         yield b"x" * size
 
 
+@pytest.mark.timeout(10)  # where it goes wrong, nothing else in the process ever runs again
+async def test_empty_bodies_end_each_time(caller: aiohttp.ClientSession) -> None:
+    """Those after the first, too: aiohttp has one object for all of them in a process, and it says only once so."""
+    async with echo() as url:
+        for _ in range(3):
+            async with caller.post(url + "/path", data=b"") as answer:  # the answer's body is such a one as well
+                assert await answer.read() == b""
+                assert answer.headers["Declared"] == "0"
+
+
 @pytest.mark.parametrize("size", [0, 1, LIMIT - 1, LIMIT])
 async def test_a_body_up_to_the_limit_is_read(size: int, caller: aiohttp.ClientSession) -> None:
     """The limit itself is allowed, with a declared length and without one."""

@@ -25,7 +25,9 @@ ANSWER = {
 def test_what_a_pod_says_is_read() -> None:
     """The members that decide something here."""
     read = Capabilities.read(json.dumps(ANSWER).encode())
-    assert read == Capabilities(frozenset({1}), "f", "0.1.0", "0.32.0")
+    assert read == Capabilities(
+        frozenset({1}), "f", "0.1.0", "0.32.0", frozenset({"/v1/chat/completions/derender/stream"})
+    )
     assert read.speaks_frames
 
 
@@ -35,6 +37,8 @@ ODD = {
     "versions of another type": {"payload_versions": ["1", True, 1.0, None, [1]]},
     "no list": {"payload_versions": 1},
     "all of another type": dict.fromkeys(ANSWER, 1),
+    "odd paths": {"supports": {"derender_stream": [1, None, {}, ["x"]]}},
+    "no list of paths": {"supports": {"derender_stream": "/v1"}},
     "all null": dict.fromkeys(ANSWER),
     "all lists": {name: [[]] for name in ANSWER},
 }
@@ -46,6 +50,7 @@ def test_what_is_missing_or_odd_counts_as_not_there(said: dict[str, object]) -> 
     read = Capabilities.read(json.dumps(said).encode())
     assert not read.speaks_frames
     assert read.fingerprint is None
+    assert read.derender_stream == frozenset()
 
 
 def test_more_versions_may_be_spoken() -> None:

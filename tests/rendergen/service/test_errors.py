@@ -3,12 +3,14 @@ import json
 import pytest
 
 from rendergen.service import errors
-from rendergen.service.errors import CallerLeft, PodRefusal, ServiceError, Unavailable
+from rendergen.service.errors import CallerLeft, PodRefusal, ServiceError, Unauthorized, Unavailable
 
 STATUSES = {
     "InternalError": 500,
     "BadRequest": 400,
+    "Unauthorized": 401,
     "RouteNotFound": 404,
+    "ModelNotFound": 404,
     "MethodNotAllowed": 405,
     "CallerTooSlow": 408,
     "TooLarge": 413,
@@ -77,3 +79,8 @@ def test_retry_after_stands_where_another_try_makes_sense() -> None:
     assert PodRefusal(429, "T", "x", retry_after="7").headers() == {"Retry-After": "7"}
     assert PodRefusal(400, "T", "x").headers() == {}
     assert CallerLeft("x").headers() == {}
+
+
+def test_who_has_no_key_is_told_how_keys_are_sent() -> None:
+    """A 401 must name a scheme (RFC 9110, 15.5.2)."""
+    assert Unauthorized("x").headers() == {"WWW-Authenticate": "Bearer"}

@@ -95,6 +95,25 @@ async def test_headers_that_mean_something_to_a_pod_go_on(caller: aiohttp.Client
         assert lowered(pod.seen[0].headers) == lowered(expected)
 
 
+@pytest.mark.parametrize(
+    ("given", "goes_on"),
+    [
+        ({"x-api-key": "k"}, "Bearer k"),
+        ({"X-Api-Key": "k", "Authorization": "Bearer other"}, "Bearer other"),
+        ({"Authorization": "Basic b"}, "Basic b"),
+    ],
+)
+async def test_the_key_goes_on_in_the_header_that_vllm_knows(
+    given: dict[str, str], goes_on: str, caller: aiohttp.ClientSession
+) -> None:
+    """Anthropic's clients send another; where both are sent, vLLM's own counts."""
+    async with scripted_pod({"/there": json_answer(b"{}")}) as pod, carried_to(pod.url) as url:
+        async with caller.post(url, data=b"{}", headers=given):
+            pass
+        assert pod.seen[0].headers.getall("Authorization") == [goes_on]
+        assert "x-api-key" not in pod.seen[0].headers
+
+
 @pytest.mark.parametrize("given", [{}, {"X-Request-Id": "not taken"}])
 async def test_a_request_id_of_ours_does_not_go_on(given: dict[str, str], caller: aiohttp.ClientSession) -> None:
     """To vLLM the header takes the place of the payload's own request id."""

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -48,6 +49,19 @@ async def is_refused(url: str) -> bool:
         return True
     writer.close()
     return False
+
+
+async def test_a_file_of_keys_that_is_bad_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    """The line says which flag and what is wrong, and neither where the file is nor what it holds."""
+    (tmp_path / "keys").write_text("alice\n")
+    pods = ("--render-pods", "http://127.0.0.1:1", "--generate-pods", "http://127.0.0.1:1")
+    async with child_process("router", *pods, "--api-keys-file", str(tmp_path / "keys")) as router:
+        assert await router.exit_code() == 2
+        await eventually(lambda: router.lines)
+        [line] = router.lines
+    assert line.startswith("router: --api-keys-file: line 1 is not `NAME sha256:HEX`")
+    assert "alice" not in line
+    assert str(tmp_path) not in line
 
 
 @pytest.mark.parametrize("service", ["router", "render_service"])

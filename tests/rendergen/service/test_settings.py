@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from render_service.settings import RenderServiceSettings
 from rendergen.service.settings import ServiceSettings
 from router.settings import RouterSettings
 
@@ -72,6 +73,21 @@ def test_lists_take_commas_and_repeated_flags(flags: list[str]) -> None:
     assert RouterSettings.read([*flags, *PODS[2:]]).render_pods == ("http://r:1", "http://r:2")
 
 
+def test_pods_may_be_all_addresses_of_a_name() -> None:
+    """Beside others that are kept as they are; services, which have one vLLM each, take no such name."""
+    entries = "dns+http://pods.ns.svc:8000/,http://r:1, dns+http://[fd00::1]:2"
+    settings = RouterSettings.read(["--render-pods", entries, *PODS[2:]])
+    assert settings.render_pods == ("dns+http://pods.ns.svc:8000", "http://r:1", "dns+http://[fd00::1]:2")
+    with pytest.raises(SystemExit):
+        RenderServiceSettings.read(["--vllm-url", "dns+http://pods:8000"])
+
+
+def test_names_of_models_are_a_list() -> None:
+    """None, unless they are set."""
+    assert RouterSettings.read(PODS).json_unsafe_models == ()
+    assert RouterSettings.read([*PODS, "--json-unsafe-models", "a, b/c"]).json_unsafe_models == ("a", "b/c")
+
+
 ONE_MISTAKE = {
     "out of range": ["--port", "65536"],
     "negative": ["--port", "-1"],
@@ -90,6 +106,11 @@ ONE_MISTAKE = {
     "no number for a port": ["--render-pods", "http://r:http"],
     "user and password": ["--render-pods", "http://u:p@r:1"],
     "an empty list": ["--render-pods", ","],
+    "a name without a port": ["--render-pods", "dns+http://pods"],
+    "a name with a path": ["--render-pods", "dns+http://pods:8000/v1"],
+    "a name with port 0": ["--render-pods", "dns+http://pods:0"],
+    "no name": ["--render-pods", "dns+http://:8000"],
+    "a name over https": ["--render-pods", "dns+https://pods:8000"],
 }
 
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -112,6 +113,11 @@ async def requests_served(client: aiohttp.ClientSession, service_url: str, path:
     return sum(float(line.rpartition(" ")[2]) for line in counts)
 
 
+async def serves_load(client: aiohttp.ClientSession, service_url: str, path: str) -> bool:
+    """Whether the pod has served more than its first requests, which are no part of the load."""
+    return await requests_served(client, service_url, path) > len((SHORT, LONG))
+
+
 async def pods_ready(client: aiohttp.ClientSession, router_url: str, number: int) -> bool:
     """Whether the router takes so many pods for ready: it is itself so with one of each role."""
     async with client.get(router_url + "/metrics") as answer:
@@ -143,7 +149,7 @@ async def test_a_killed_pod_costs_the_streams_that_it_had_started(
                     ("vllm-engine-0", doomed.generate_service_urls[0], GENERATE),
                     ("vllm-render-0", doomed.render_service_urls[0], RENDER),
                 ):
-                    assert await requests_served(client, url, path) > len((SHORT, LONG)), name
+                    await eventually(partial(serves_load, client, url, path), f"{name} serves some of the load")
                     load.note_kill()
                     doomed.process(name).kill()
                     await load.more()

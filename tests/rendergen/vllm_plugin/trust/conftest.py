@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.processing import TimingContext
 from vllm.multimodal.processing.inputs import ProcessorInputs
 
+from rendergen.launcher.torch_companions import environment_for
 from rendergen.tiny_model import TINY_MODEL_PATH
 from rendergen.vllm_plugin.items import Item
 from rendergen.vllm_plugin.trust.geometry import Geometry
 
 MAX_MODEL_LEN = 4096
+TORCH_COMPANIONS = ("torchvision", "torchaudio", "torchcodec")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,19 +41,23 @@ class Rendered:
 Render = Callable[..., Rendered]
 
 
+def config_of(model: Path, **arguments: Any) -> Any:
+    """A model's configuration, as vLLM makes it of its arguments."""
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        # vLLM looks at a model's class in a process of its own, which needs the fix that this one has. Only here: the
+        # launcher, for the processes that it starts, finds out by itself.
+        for name, value in environment_for(TORCH_COMPANIONS).items():
+            patch.setenv(name, value)
+        return AsyncEngineArgs(
+            model=str(model), dtype="bfloat16", enforce_eager=True, **arguments
+        ).create_engine_config()
+
+
 @pytest.fixture(scope="session")
 def vllm_config() -> Any:
     """The tiny model's configuration, as the launcher starts vLLM with it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        arguments = AsyncEngineArgs(
-            model=str(TINY_MODEL_PATH),
-            dtype="bfloat16",
-            max_model_len=MAX_MODEL_LEN,
-            enforce_eager=True,
-            limit_mm_per_prompt={"image": 4, "video": 0},
-        )
-        return arguments.create_engine_config()
+    return config_of(TINY_MODEL_PATH, max_model_len=MAX_MODEL_LEN, limit_mm_per_prompt={"image": 4, "video": 0})
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFieldElem, MultiModalKwargsItem
 
@@ -17,7 +16,7 @@ from rendergen.vllm_plugin.errors import BadPayload
 from rendergen.vllm_plugin.trust.families.fixed_size import FixedSize
 from rendergen.vllm_plugin.trust.families.qwen_vl import QwenVl
 from rendergen.vllm_plugin.trust.geometry import Geometry
-from tests.rendergen.vllm_plugin.trust.conftest import Render, render_with
+from tests.rendergen.vllm_plugin.trust.conftest import Render, config_of, render_with
 from tests.rendergen.vllm_plugin.trust.small_models import llava, qwen2_5_vl, qwen2_vl
 
 Made = tuple[Geometry, Render]
@@ -32,16 +31,9 @@ MODELS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], type]] = {
 
 def made(directory: Path, **arguments: Any) -> Made:
     """What the plugin would find out about a model, and a renderer of it."""
+    config = config_of(directory, max_model_len=2048, limit_mm_per_prompt={"image": 3}, **arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        config = AsyncEngineArgs(
-            model=str(directory),
-            dtype="bfloat16",
-            max_model_len=2048,
-            enforce_eager=True,
-            limit_mm_per_prompt={"image": 3},
-            **arguments,
-        ).create_engine_config()
         processor = MULTIMODAL_REGISTRY.create_processor(config.model_config)
         return Geometry.of(config, processor.info.get_tokenizer()), render_with(processor)
 
